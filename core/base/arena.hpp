@@ -1,0 +1,97 @@
+// The one allocator of a device: a stack of named tensors inside one reserved range of addresses.
+//
+// Everything that lives as long as the run is allocated first; an iteration opens a Scope, pushes
+// what it needs and pops all of it when the scope ends. Lengths differ every iteration, so a
+// general allocator would fragment; a stack cannot: what is reserved is the highest mark ever
+// reached, and it stays flat once the largest iteration has been seen.
+//
+// Bytes are exact, by category, now and at the peak. Allocations are 64-byte aligned (one cache
+// line, one AVX-512 register); the padding counts. Contents of a new allocation are undefined
+// (debug builds and the sanitizer preset fill them with NaN bytes).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/tensor.hpp"
+
+namespace dcp {
+
+enum class MemoryCategory : std::uint8_t {
+    kParameters,
+    kGradients,
+    kOptimizer,
+    kActivations,
+    kWorkspace,
+    kCommunication,
+};
+inline constexpr int kNumMemoryCategories = 6;
+std::string_view name(MemoryCategory category);
+
+class Arena {
+public:
+    static constexpr std::int64_t kAlignmentBytes = 64;
+
+    // Reserves addresses for budget_bytes of host memory; pages become real when first written.
+    // IoError when the system refuses.
+    explicit Arena(std::int64_t budget_bytes);
+    ~Arena();
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    Arena(Arena&&) = delete;
+    Arena& operator=(Arena&&) = delete;
+
+    // Pushes a tensor. MemoryBudgetError names the tensor, its shape and category, what is already
+    // held, and what to change; nothing is allocated then. `tensor_name` must outlive the
+    // allocation only in the error case: it is not kept.
+    Tensor allocate(std::string_view tensor_name,
+                    MemoryCategory category,
+                    DType dtype,
+                    Shape shape);
+
+    // Frees everything allocated after its construction. Scopes nest strictly.
+    class Scope {
+    public:
+        explicit Scope(Arena& arena);
+        ~Scope();
+        Scope(const Scope&) = delete;
+        Scope& operator=(const Scope&) = delete;
+
+    private:
+        Arena& arena_;
+        std::int64_t used_bytes_;
+        std::array<std::int64_t, kNumMemoryCategories> by_category_;
+    };
+
+    std::int64_t budget_bytes() const { return budget_bytes_; }
+    std::int64_t current_bytes() const { return used_bytes_; }
+    std::int64_t current_bytes(MemoryCategory category) const;
+    std::int64_t peak_bytes() const { return peak_bytes_; }
+    std::int64_t peak_bytes(
+        MemoryCategory category) const;  // each category's own highest mark; they need not coincide
+    std::int64_t reserved_bytes() const {
+        return reserved_bytes_;
+    }                   // highest mark ever; reset_peak() does not lower it
+    void reset_peak();  // peaks start again from what is held now
+
+    // Bytes that one allocation of this size takes from the budget.
+    static std::int64_t padded_bytes(DType dtype, const Shape& shape);
+
+private:
+    std::byte* base_ = nullptr;
+    std::int64_t budget_bytes_;
+    std::int64_t used_bytes_ = 0;
+    std::int64_t peak_bytes_ = 0;
+    std::int64_t reserved_bytes_ = 0;
+    std::array<std::int64_t, kNumMemoryCategories> by_category_{};
+    std::array<std::int64_t, kNumMemoryCategories> peak_by_category_{};
+};
+
+// What `memory.budget: auto` means on this host: nine tenths of the memory that is available now
+// (MemAvailable, or less where the control group of the process allows less).
+std::int64_t default_host_budget_bytes();
+
+}  // namespace dcp

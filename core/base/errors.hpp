@@ -1,0 +1,69 @@
+// Every error that leaves a public function is one of these. The message is one line that names
+// what is wrong, where, and what to do; main() prints it and exits with the code below, so a script
+// can tell bad input from a failed run.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace dcp {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitBadInput =
+    2;  // command line, configuration, data, weights: fix the input and run again
+inline constexpr int kExitFailedRun =
+    3;  // the input was fine but the run could not go on: disk full, numbers not finite, ...
+
+class Error : public std::runtime_error {
+public:
+    Error(const std::string& message, int exit_code)
+        : std::runtime_error(message), exit_code_(exit_code) {}
+    int exit_code() const { return exit_code_; }
+
+private:
+    int exit_code_;
+};
+
+// Configuration file, command line or environment.
+class ConfigError : public Error {
+public:
+    explicit ConfigError(const std::string& message) : Error(message, kExitBadInput) {}
+};
+
+// A dataset, lengths file or weights folder that cannot be what it claims to be.
+class DataError : public Error {
+public:
+    explicit DataError(const std::string& message) : Error(message, kExitBadInput) {}
+};
+
+// Something asked for that this build or this processor cannot do.
+class UnsupportedError : public Error {
+public:
+    explicit UnsupportedError(const std::string& message) : Error(message, kExitBadInput) {}
+};
+
+// memory.budget would be exceeded.
+class MemoryBudgetError : public Error {
+public:
+    explicit MemoryBudgetError(const std::string& message) : Error(message, kExitFailedRun) {}
+};
+
+// The operating system refused: names the file, the operation and the reason.
+class IoError : public Error {
+public:
+    explicit IoError(const std::string& message) : Error(message, kExitFailedRun) {}
+};
+
+// A loss or gradient that is not finite: nothing has been updated with it.
+class NonFiniteError : public Error {
+public:
+    explicit NonFiniteError(const std::string& message) : Error(message, kExitFailedRun) {}
+};
+
+// A caller's mistake: shapes, element types or an order of calls that the contract excludes.
+class ShapeError : public Error {
+public:
+    explicit ShapeError(const std::string& message) : Error(message, kExitFailedRun) {}
+};
+
+}  // namespace dcp

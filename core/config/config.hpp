@@ -1,0 +1,114 @@
+// The configuration of `dcp train`, as plain structs with their defaults. One struct per section of
+// the YAML file; keys have the names of the fields (docs/configuration.md lists them with ranges).
+// Nothing here reads files: reader.hpp does.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dcp::config {
+
+// A value that `auto` leaves to the program; the resolved choice is printed and written into the
+// run folder.
+inline constexpr std::int64_t kAuto = -1;
+
+enum class NormKind : std::uint8_t { kRmsNorm, kLayerNorm };
+enum class Activation : std::uint8_t { kSwiGlu, kGelu };
+enum class Positions : std::uint8_t { kRope, kNone };
+
+struct ModelConfig {
+    std::string kind = "transformer-1d";
+    std::int64_t hidden = 256;
+    std::int64_t layers = 6;
+    std::int64_t heads = 8;
+    std::int64_t kv_heads = 8;   // default: heads
+    std::int64_t head_dim = 32;  // default: hidden / heads
+    std::int64_t ffn = 704;
+    std::int64_t vocab = 257;  // bytes 0..255 and the end-of-document token 256
+    NormKind norm = NormKind::kRmsNorm;
+    double norm_eps = 1e-5;
+    Activation activation = Activation::kSwiGlu;
+    Positions positions = Positions::kRope;
+    double rope_theta = 10000;
+    bool causal = true;
+    bool tie_embeddings = false;
+    std::string init_from;  // a weights folder; empty: random from run.seed
+    std::int64_t recompute_layers =
+        0;  // the first so many layers keep only their input and compute the rest again
+
+    bool operator==(const ModelConfig&) const = default;
+};
+
+struct DataConfig {
+    std::vector<std::string> train;
+    std::vector<std::string> validation;
+    std::int64_t validation_documents = 0;
+    std::int64_t max_tokens = 8192;
+};
+
+struct BatchConfig {
+    std::int64_t sequences = 0;  // exactly one of the two is positive
+    std::int64_t tokens = 0;
+    std::int64_t micro_batch_tokens = kAuto;  // auto: data.max_tokens
+};
+
+struct OptimizerConfig {
+    std::string name = "adamw";
+    double lr = 3e-4;
+    std::array<double, 2> betas{0.9, 0.95};
+    double eps = 1e-8;
+    double weight_decay = 0.1;
+    double clip = 1.0;  // 0: off
+};
+
+enum class ScheduleKind : std::uint8_t { kConstant, kLinear, kCosine, kWsd };
+
+struct ScheduleConfig {
+    ScheduleKind kind = ScheduleKind::kCosine;
+    std::int64_t warmup = 20;  // iterations
+    double final = 0.1;        // learning rate of the last iteration over optimizer.lr
+    double decay_share = 0.2;  // wsd: the last share of the iterations that decays
+};
+
+enum class LossNormalization : std::uint8_t { kToken, kSample };
+enum class Device : std::uint8_t { kAuto, kCpu, kCuda };
+enum class ComputeType : std::uint8_t { kAuto, kFloat32, kBFloat16 };
+
+struct PlannerConfig {  // one rank runs every sequence itself; the keys are read so that
+                        // configurations carry over
+    std::string name = "dcp";
+    std::string degrees = "any";
+    std::string recompute = "auto";
+    std::string cost;
+};
+
+struct MemoryConfig {
+    std::int64_t budget = kAuto;  // bytes
+};
+
+struct RunConfig {
+    std::int64_t iterations = 200;
+    std::int64_t seed = 1;
+    Device device = Device::kAuto;
+    ComputeType dtype = ComputeType::kAuto;
+    std::int64_t threads = kAuto;
+    std::string folder = "runs/first";
+    bool log_samples = false;
+    std::int64_t validate_every = 50;  // 0: only at the end
+    LossNormalization loss_normalization = LossNormalization::kToken;
+};
+
+struct Config {
+    ModelConfig model;
+    DataConfig data;
+    BatchConfig batch;
+    OptimizerConfig optimizer;
+    ScheduleConfig schedule;
+    PlannerConfig planner;
+    MemoryConfig memory;
+    RunConfig run;
+};
+
+}  // namespace dcp::config

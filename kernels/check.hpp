@@ -1,0 +1,29 @@
+// What the public functions do before a backend sees the arguments: shapes and element types,
+// refused by name (ShapeError).
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "core/base/queue.hpp"
+#include "core/base/tensor.hpp"
+
+namespace dcp::kernels {
+
+// `what` is "rmsnorm_forward: y_TC". The tensor must exist, unless its shape has no elements.
+void check_tensor(std::string_view what,
+                  const ConstTensor& tensor,
+                  const Shape& shape,
+                  std::initializer_list<DType> dtypes);
+void check_optional(std::string_view what,
+                    const ConstTensor& tensor,
+                    const Shape& shape,
+                    std::initializer_list<DType> dtypes);
+void check_contiguous(std::string_view what, const ConstTensor& tensor);
+void check_workspace(std::string_view what, const ConstTensor& workspace, std::size_t needed_bytes);
+void check(bool holds, std::string_view what, std::string_view requirement);
+
+// For queues of a device whose backend is not part of this build.
+[[noreturn]] void throw_no_backend(const Queue& queue, std::string_view op);
+
+}  // namespace dcp::kernels
