@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/support/compare.hpp"
+#include "tests/support/instruction_sets.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
 #include <catch2/catch.hpp>
@@ -34,7 +35,7 @@ struct Sizes {
 };
 
 Sizes any_sizes() {
-    const auto T = GENERATE(as<std::int64_t>{}, 0, 1, 7, 33, 131);
+    const auto T = GENERATE(as<std::int64_t>{}, 0, 1, 7, 131);
     const auto C = GENERATE(as<std::int64_t>{}, 1, 2, 7, 31, 33, 257);
     return {T, C};
 }
@@ -76,11 +77,13 @@ Values sum_of(const Values& a, const Values& b) {
 }  // namespace
 
 TEST_CASE("rmsnorm matches the double-precision loop", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
     const DType y_type = GENERATE(kFp32, kBf16);
     const auto [T, C] = sizes;
-    CAPTURE(T, C, name(x_type), name(y_type));
+    CAPTURE(T, C, name(x_type), name(y_type), instruction_set_name(instruction_set));
     const Problem problem(sizes, x_type, y_type);
     auto y = nan_tensor(y_type, {T, C}, C + 5);
     auto inverse_rms = nan_tensor(kFp32, {T});
@@ -100,12 +103,14 @@ TEST_CASE("rmsnorm matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("rmsnorm backward matches the double-precision loop", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
     const DType y_type = GENERATE(kFp32, kBf16);
     const GradMode mode = GENERATE(GradMode::kOverwrite, GradMode::kAccumulate);
     const auto [T, C] = sizes;
-    CAPTURE(T, C, name(x_type), name(y_type));
+    CAPTURE(T, C, name(x_type), name(y_type), instruction_set_name(instruction_set));
     const Problem problem(sizes, x_type, y_type);
     const bool has_residual = mode == GradMode::kAccumulate;
     const auto forward = reference::rmsnorm(problem.x.values(), problem.weight.values(),
@@ -145,11 +150,13 @@ TEST_CASE("rmsnorm backward matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("layernorm matches the double-precision loop", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
     const DType y_type = GENERATE(kFp32, kBf16);
     const auto [T, C] = sizes;
-    CAPTURE(T, C, name(x_type), name(y_type));
+    CAPTURE(T, C, name(x_type), name(y_type), instruction_set_name(instruction_set));
     const Problem problem(sizes, x_type, y_type);
     auto y = nan_tensor(y_type, {T, C}, C + 5);
     auto mean = nan_tensor(kFp32, {T});
@@ -177,12 +184,14 @@ TEST_CASE("layernorm matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("layernorm backward matches the double-precision loop", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
     const DType y_type = GENERATE(kFp32, kBf16);
     const GradMode mode = GENERATE(GradMode::kOverwrite, GradMode::kAccumulate);
     const auto [T, C] = sizes;
-    CAPTURE(T, C, name(x_type), name(y_type));
+    CAPTURE(T, C, name(x_type), name(y_type), instruction_set_name(instruction_set));
     const Problem problem(sizes, x_type, y_type);
     const bool has_residual = mode == GradMode::kAccumulate;
     const auto forward = reference::layernorm(problem.x.values(), problem.weight.values(),

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/support/compare.hpp"
+#include "tests/support/instruction_sets.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
 #include <catch2/catch.hpp>
@@ -31,8 +32,10 @@ std::int64_t any_length() {
 }  // namespace
 
 TEST_CASE("adamw matches the double-precision loop over several steps", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     const std::int64_t count = any_length();
-    CAPTURE(count);
+    CAPTURE(count, instruction_set_name(instruction_set));
     Queue queue = Queue::cpu(2);
     auto p = random_tensor(kFp32, {count}, 1);
     auto m = value_tensor(kFp32, {count}, Values(static_cast<std::size_t>(count)));
@@ -80,8 +83,10 @@ TEST_CASE("adamw matches the double-precision loop over several steps", "[unit]"
 }
 
 TEST_CASE("sums in double over fixed blocks", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     const std::int64_t count = any_length();
-    CAPTURE(count);
+    CAPTURE(count, instruction_set_name(instruction_set));
     const auto x = random_tensor(kFp32, {count}, 1, 1, 0.5);
     const auto weights = random_tensor(kFp32, {count}, 2);
     double squares = 0;
