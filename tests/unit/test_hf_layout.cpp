@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 
+#include "tests/support/dataset_files.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -19,21 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Weights = std::map<std::string, std::vector<float>>;
-
-class Folder {
-public:
-    Folder() : path_(fs::temp_directory_path() / "dcp_test_hf_layout") {
-        fs::remove_all(path_);
-        fs::create_directories(path_);
-    }
-    ~Folder() { fs::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
-private:
-    fs::path path_;
-};
 
 ModelConfig small_model() {
     ModelConfig model;
@@ -92,19 +77,12 @@ std::string error_of(Call call) {
     return "no error";
 }
 
-std::string read_all(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-}
-
 void edit(const std::string& path, const std::string& from, const std::string& to) {
-    std::string text = read_all(path);
+    std::string text = test::read_file(path);
     const std::size_t at = text.find(from);
     REQUIRE(at != std::string::npos);
     text.replace(at, from.size(), to);
-    std::ofstream(path, std::ios::binary) << text;
+    test::write_file(path, text);
 }
 
 // Of a model that transformers made, with what each case adds in front.
@@ -174,7 +152,7 @@ TEST_CASE("config.json has every key that other programs need", "[unit][weights]
 }
 
 TEST_CASE("every kind of model survives a round trip", "[unit][weights]") {
-    const Folder folder;
+    const test::DatasetFolder folder;
     std::vector<ModelConfig> models(7, small_model());
     models[1].tie_embeddings = true;
     models[2].norm = config::NormKind::kLayerNorm;
@@ -200,7 +178,7 @@ TEST_CASE("every kind of model survives a round trip", "[unit][weights]") {
 }
 
 TEST_CASE("bf16 weights are the rounded ones", "[unit][weights]") {
-    const Folder folder;
+    const test::DatasetFolder folder;
     const ModelConfig model = small_model();
     Weights weights = random_weights(model);
     save(folder / "w", model, weights, {DType::kBFloat16, kShardBytes});
@@ -214,7 +192,7 @@ TEST_CASE("bf16 weights are the rounded ones", "[unit][weights]") {
 }
 
 TEST_CASE("tensors that do not fit are listed, all of them", "[unit][weights]") {
-    const Folder folder;
+    const test::DatasetFolder folder;
     ModelConfig model = small_model();
     model.layers = 1;
     save(folder / "w", model, random_weights(model));
@@ -230,7 +208,7 @@ TEST_CASE("tensors that do not fit are listed, all of them", "[unit][weights]") 
 }
 
 TEST_CASE("a folder of another model than the configuration", "[unit][weights]") {
-    const Folder folder;
+    const test::DatasetFolder folder;
     const ModelConfig model = small_model();
     save(folder / "w", model, random_weights(model));
     ModelConfig other = model;
@@ -248,7 +226,7 @@ TEST_CASE("a folder of another model than the configuration", "[unit][weights]")
 }
 
 TEST_CASE("a head that is stored although it is tied", "[unit][weights]") {
-    const Folder folder;
+    const test::DatasetFolder folder;
     ModelConfig model = small_model();
     Weights weights = random_weights(model);
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"];
@@ -269,7 +247,7 @@ TEST_CASE("a head that is stored although it is tied", "[unit][weights]") {
 }
 
 TEST_CASE("folders that hold no weights, or other files", "[unit][weights]") {
-    const Folder folder;
+    const test::DatasetFolder folder;
     const ModelConfig model = small_model();
     CHECK(error_of([&] { load(folder / "none"); }) ==
           (folder / "none") +
@@ -277,20 +255,20 @@ TEST_CASE("folders that hold no weights, or other files", "[unit][weights]") {
               "model.safetensors)");
     save(folder / "w", model, random_weights(model), {DType::kFloat32, 1000});
     const std::string index = folder / "w/model.safetensors.index.json";
-    const std::string text = read_all(index);
+    const std::string text = test::read_file(index);
     edit(index, "\"model-00001-of", "\"../model-00001-of");
     CHECK(error_of([&] {
               load(folder / "w");
           }).find("expected the name of a file beside the index") != std::string::npos);
-    std::ofstream(index) << text;
+    test::write_file(index, text);
     edit(index, "model.norm.weight", "model.norm.wei_ht");
     CHECK(error_of([&] { load(folder / "w"); }).find("names 'model.norm.wei_ht' in model-") !=
           std::string::npos);
-    std::ofstream(index) << "[]";
+    test::write_file(index, "[]");
     CHECK(error_of([&] { load(folder / "w"); }) ==
           index + ": expected JSON with a weight_map of tensors to files");
     fs::remove(index);
-    std::ofstream(folder / "w/pytorch_model.bin") << "x";
+    test::write_file(folder / "w/pytorch_model.bin", "x");
     CHECK(error_of([&] { load(folder / "w"); }) ==
           (folder / "w") +
               ": has no model.safetensors and no model.safetensors.index.json; it holds "
