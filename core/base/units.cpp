@@ -27,7 +27,7 @@ std::string format_bytes(std::int64_t bytes) {
 std::string format_count(std::int64_t count) {
     std::string digits = fmt::format("{}", count < 0 ? -count : count);
     for (auto place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3) {
-        digits.insert(static_cast<std::size_t>(place), ",");
+        digits.insert(static_cast<std::size_t>(place), 1, ',');
     }
     return count < 0 ? "-" + digits : digits;
 }
