@@ -52,6 +52,22 @@ void save_weights(const std::string& folder,
                   const TensorSource& source,
                   const SaveOptions& options = {});
 
+// A weights folder opened for reading: its tensors are there, all of them, in the right shapes, and
+// no others. Files stay mapped while it lives.
+class WeightsFolder {
+public:
+    explicit WeightsFolder(const std::string& folder);
+    const FolderConfig& config() const { return config_; }
+    const std::vector<TensorSpec>& specs() const { return specs_; }
+    void read(const std::string& name, std::span<float> out) const;
+
+private:
+    FolderConfig config_;
+    std::vector<TensorSpec> specs_;
+    std::vector<SafetensorsFile> files_;
+    StoredTensors tensors_;  // of all files
+};
+
 // Where the elements of a tensor go.
 using TensorTarget = std::function<std::span<float>(const std::string& name, const Shape& shape)>;
 

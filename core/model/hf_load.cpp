@@ -23,16 +23,10 @@ constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
 // Angles that old Llama checkpoints keep; they follow from rope_theta, and transformers skips them.
 constexpr std::string_view kRotaryBuffer = ".rotary_emb.inv_freq";
 
-// The files of a folder, kept mapped while their tensors are in use.
-struct OpenFolder {
-    std::vector<SafetensorsFile> files;
-    StoredTensors tensors;  // of all files
-};
-
-void add_file(OpenFolder& open, const fs::path& path) {
-    const SafetensorsFile& file = open.files.emplace_back(path.string());
+void add_file(const fs::path& path, std::vector<SafetensorsFile>& files, StoredTensors& tensors) {
+    const SafetensorsFile& file = files.emplace_back(path.string());
     for (const auto& [name, tensor] : file.tensors()) {
-        if (!open.tensors.emplace(name, tensor).second) {
+        if (!tensors.emplace(name, tensor).second) {
             throw DataError(
                 fmt::format("{}: tensor '{}' stands in another shard too", path.string(), name));
         }
@@ -59,34 +53,26 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
     return files;
 }
 
-OpenFolder open_folder(const std::string& folder) {
-    OpenFolder open;
-    const fs::path single = fs::path(folder) / "model.safetensors";
-    const fs::path index = fs::path(folder) / "model.safetensors.index.json";
+// The files to open: the one file where there is one, as transformers does, else the shards.
+std::vector<fs::path> list_files(const fs::path& folder,
+                                 std::map<std::string, std::string>& file_of_tensor) {
+    const fs::path single = folder / "model.safetensors";
+    const fs::path index = folder / "model.safetensors.index.json";
     if (fs::exists(single)) {
-        add_file(open, single);
-    } else if (fs::exists(index)) {
-        const auto files = read_index(index);
-        std::set<std::string> shards;
-        for (const auto& [name, shard] : files) {
-            shards.insert(shard);
-        }
-        for (const std::string& shard : shards) {
-            add_file(open, fs::path(folder) / shard);
-        }
-        for (const auto& [name, shard] : files) {
-            if (open.tensors.count(name) == 0) {
-                throw DataError(fmt::format("{}: names '{}' in {}, which does not have it",
-                                            index.string(), name, shard));
-            }
-        }
-    } else {
-        const bool is_pickled = fs::exists(fs::path(folder) / "pytorch_model.bin");
+        return {single};
+    }
+    if (!fs::exists(index)) {
+        const bool is_pickled = fs::exists(folder / "pytorch_model.bin");
         throw DataError(fmt::format(
-            "{}: has no model.safetensors and no model.safetensors.index.json{}", folder,
+            "{}: has no model.safetensors and no model.safetensors.index.json{}", folder.string(),
             is_pickled ? "; it holds pytorch_model.bin, which must be converted first" : ""));
     }
-    return open;
+    file_of_tensor = read_index(index);
+    std::set<fs::path> shards;
+    for (const auto& [name, shard] : file_of_tensor) {
+        shards.insert(folder / shard);
+    }
+    return {shards.begin(), shards.end()};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -194,21 +180,37 @@ void check_tensors(const std::vector<TensorSpec>& specs,
     }
 }
 
+WeightsFolder::WeightsFolder(const std::string& folder)
+    : config_(read_model_config(folder)), specs_(tensor_specs(config_.model)) {
+    std::map<std::string, std::string> file_of_tensor;
+    for (const fs::path& path : list_files(folder, file_of_tensor)) {
+        add_file(path, files_, tensors_);
+    }
+    for (const auto& [name, shard] : file_of_tensor) {
+        if (tensors_.count(name) == 0) {
+            throw DataError(fmt::format("{}: the index names '{}' in {}, which does not have it",
+                                        folder, name, shard));
+        }
+    }
+    drop_tied_head(config_.model, tensors_, folder);
+    check_tensors(specs_, tensors_, folder);
+}
+
+void WeightsFolder::read(const std::string& name, std::span<float> out) const {
+    read_as_float(tensors_.at(name), name, out);
+}
+
 FolderConfig load_weights(const std::string& folder,
                           const ModelConfig* expected,
                           const TensorTarget& target) {
-    const FolderConfig found = read_model_config(folder);
-    if (expected != nullptr) {
-        check_model(*expected, found.model, folder);
+    if (expected != nullptr) {  // a clearer message than a list of shapes
+        check_model(*expected, read_model_config(folder).model, folder);
     }
-    OpenFolder open = open_folder(folder);
-    drop_tied_head(found.model, open.tensors, folder);
-    const std::vector<TensorSpec> specs = tensor_specs(found.model);
-    check_tensors(specs, open.tensors, folder);
-    for (const TensorSpec& spec : specs) {
-        read_as_float(open.tensors.at(spec.name), spec.name, target(spec.name, spec.shape));
+    const WeightsFolder weights(folder);
+    for (const TensorSpec& spec : weights.specs()) {
+        weights.read(spec.name, target(spec.name, spec.shape));
     }
-    return found;
+    return weights.config();
 }
 
 }  // namespace dcp::model

@@ -262,7 +262,7 @@ TEST_CASE("folders that hold no weights, or other files", "[unit][weights]") {
           }).find("expected the name of a file beside the index") != std::string::npos);
     test::write_file(index, text);
     edit(index, "model.norm.weight", "model.norm.wei_ht");
-    CHECK(error_of([&] { load(folder / "w"); }).find("names 'model.norm.wei_ht' in model-") !=
+    CHECK(error_of([&] { load(folder / "w"); }).find("the index names 'model.norm.wei_ht' in model-") !=
           std::string::npos);
     test::write_file(index, "[]");
     CHECK(error_of([&] { load(folder / "w"); }) ==
