@@ -62,6 +62,12 @@ class CheckIncludes(unittest.TestCase):
                 self.expect(name, f"#include <{header}>\n", header)
                 (self.root / name).unlink()
 
+    def test_quotes_do_not_hide_a_library(self):
+        self.expect("core/model/x.cpp", '#include "hwy/highway.h"\n', "kernels/cpu")
+        self.write("core/model/x.cpp", "")
+        self.write("kernels/cpu/x.cpp", '#include "hwy/highway.h"\n')
+        self.assertEqual(check(self.root), [])
+
     def test_relative_and_angle_includes(self):
         self.expect("core/model/x.cpp", '#include "block.hpp"\n', "repository root")
         self.expect("core/model/x.cpp", "#include <core/model/block.hpp>\n", "is ours")
