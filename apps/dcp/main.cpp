@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -28,21 +29,30 @@ Exit status:
 
 `dcp COMMAND --help` tells more about a command; docs/ has the formats and the configuration keys.)";
 
-int report(const char* message, int exit_code) {
+int report(const std::string& message, int exit_code) {
     fmt::print(stderr, "dcp: error: {}\n", message);
     return exit_code;
 }
 
-// The library would only say that a command is missing.
-void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+// The library would only say "A subcommand is required".
+std::string missing_command(const CLI::App& app) {
+    const CLI::App* parsed = &app;
+    std::string name = app.get_name();
+    while (!parsed->get_subcommands().empty()) {
+        parsed = parsed->get_subcommands().front();
+        name += " " + parsed->get_name();
+    }
     std::string known;
-    for (const CLI::App* command : app.get_subcommands({})) {
-        if (argc < 2 || argv[1][0] == '-' || command->get_name() == argv[1]) {
-            return;
-        }
+    for (const CLI::App* command : parsed->get_subcommands({})) {
         known += (known.empty() ? "" : ", ") + command->get_name();
     }
-    throw dcp::ConfigError(fmt::format("no command '{}'; there are {}", argv[1], known));
+    const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+    if (rest.empty()) {
+        return fmt::format("{} needs a command: {}", name, known);
+    }
+    return rest.front().starts_with('-')
+               ? fmt::format("{} has no option '{}'", name, rest.front())
+               : fmt::format("{} has no command '{}'; there are {}", name, rest.front(), known);
 }
 
 int run(int argc, char** argv) {
@@ -55,14 +65,15 @@ int run(int argc, char** argv) {
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
     dcp::add_data_commands(app);
-    refuse_unknown_command(app, argc, argv);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
-        return report(fmt::format("{} (see `dcp --help`)", error.what()).c_str(),
-                      dcp::kExitBadInput);
+        const bool no_command = error.get_name() == "RequiredError" &&
+                                std::string(error.what()) == "A subcommand is required";
+        const std::string message = no_command ? missing_command(app) : error.what();
+        return report(message + " (see `dcp --help`)", dcp::kExitBadInput);
     }
     return dcp::kExitDone;
 }

@@ -106,8 +106,8 @@ void drop_tied_head(const ModelConfig& model, StoredTensors& tensors, const std:
     tensors.erase(head);
 }
 
-// All that differs between what a folder holds and what the configuration asks for.
-void check_model(const ModelConfig& expected, const ModelConfig& found, const std::string& folder) {
+// What differs between the model of a folder and that of the configuration; empty: nothing.
+std::string list_differences(const ModelConfig& expected, const ModelConfig& found) {
     std::string differences;
     const auto compare = [&](const char* key, auto wanted, auto stored) {
         if (wanted != stored) {
@@ -140,17 +140,12 @@ void check_model(const ModelConfig& expected, const ModelConfig& found, const st
     }
     compare("causal", expected.causal, found.causal);
     compare("tie_embeddings", expected.tie_embeddings, found.tie_embeddings);
-    if (!differences.empty()) {
-        throw DataError(
-            fmt::format("{}: is another model than the configuration: {}", folder, differences));
-    }
+    return differences;
 }
 
 }  // namespace
 
-void check_tensors(const std::vector<TensorSpec>& specs,
-                   const StoredTensors& stored,
-                   const std::string& folder) {
+std::string list_misfits(const std::vector<TensorSpec>& specs, const StoredTensors& stored) {
     std::string missing;
     std::string shapes;
     std::string unexpected;
@@ -174,10 +169,7 @@ void check_tensors(const std::vector<TensorSpec>& specs,
             list(unexpected, "; unexpected: ", name);
         }
     }
-    if (!missing.empty() || !shapes.empty() || !unexpected.empty()) {
-        throw DataError(fmt::format("{}: the weights do not fit the model{}{}{}", folder, missing,
-                                    shapes, unexpected));
-    }
+    return missing + shapes + unexpected;
 }
 
 WeightsFolder::WeightsFolder(const std::string& folder)
@@ -193,7 +185,10 @@ WeightsFolder::WeightsFolder(const std::string& folder)
         }
     }
     drop_tied_head(config_.model, tensors_, folder);
-    check_tensors(specs_, tensors_, folder);
+    const std::string misfits = list_misfits(specs_, tensors_);
+    if (!misfits.empty()) {
+        throw DataError(fmt::format("{}: the weights do not fit the model{}", folder, misfits));
+    }
 }
 
 void WeightsFolder::read(const std::string& name, std::span<float> out) const {
@@ -203,10 +198,14 @@ void WeightsFolder::read(const std::string& name, std::span<float> out) const {
 FolderConfig load_weights(const std::string& folder,
                           const ModelConfig* expected,
                           const TensorTarget& target) {
-    if (expected != nullptr) {  // a clearer message than a list of shapes
-        check_model(*expected, read_model_config(folder).model, folder);
-    }
     const WeightsFolder weights(folder);
+    const std::string differences =
+        expected == nullptr ? "" : list_differences(*expected, weights.config().model);
+    if (!differences.empty()) {
+        throw DataError(fmt::format("{}: is another model than the configuration: {}{}", folder,
+                                    differences,
+                                    list_misfits(tensor_specs(*expected), weights.tensors())));
+    }
     for (const TensorSpec& spec : weights.specs()) {
         weights.read(spec.name, target(spec.name, spec.shape));
     }
