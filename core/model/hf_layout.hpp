@@ -33,10 +33,9 @@ FolderConfig read_model_config(const std::string& folder);
 // Every tensor of a model, embedding first, then layer by layer. No lm_head.weight when tied.
 std::vector<TensorSpec> tensor_specs(const config::ModelConfig& config);
 
-// One DataError that lists all tensors that are missing, unexpected or of another shape.
-void check_tensors(const std::vector<TensorSpec>& specs,
-                   const StoredTensors& stored,
-                   const std::string& folder);
+// All tensors that are missing, of another shape or unexpected, as "; missing: a, b; unexpected:
+// c"; empty when everything fits.
+std::string list_misfits(const std::vector<TensorSpec>& specs, const StoredTensors& stored);
 
 inline constexpr std::int64_t kShardBytes = 5'000'000'000;  // transformers' own default
 
@@ -51,6 +50,24 @@ void save_weights(const std::string& folder,
                   const FolderConfig& config,
                   const TensorSource& source,
                   const SaveOptions& options = {});
+
+// A weights folder opened for reading: the tensors of its model are there, all of them, in the
+// right shapes, and no others; or one DataError lists everything that does not fit. Files stay
+// mapped while it lives.
+class WeightsFolder {
+public:
+    explicit WeightsFolder(const std::string& folder);
+    const FolderConfig& config() const { return config_; }
+    const std::vector<TensorSpec>& specs() const { return specs_; }
+    const StoredTensors& tensors() const { return tensors_; }
+    void read(const std::string& name, std::span<float> out) const;
+
+private:
+    FolderConfig config_;
+    std::vector<TensorSpec> specs_;
+    std::vector<SafetensorsFile> files_;
+    StoredTensors tensors_;  // of all files
+};
 
 // Where the elements of a tensor go.
 using TensorTarget = std::function<std::span<float>(const std::string& name, const Shape& shape)>;

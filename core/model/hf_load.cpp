@@ -23,16 +23,10 @@ constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
 // Angles that old Llama checkpoints keep; they follow from rope_theta, and transformers skips them.
 constexpr std::string_view kRotaryBuffer = ".rotary_emb.inv_freq";
 
-// The files of a folder, kept mapped while their tensors are in use.
-struct OpenFolder {
-    std::vector<SafetensorsFile> files;
-    StoredTensors tensors;  // of all files
-};
-
-void add_file(OpenFolder& open, const fs::path& path) {
-    const SafetensorsFile& file = open.files.emplace_back(path.string());
+void add_file(const fs::path& path, std::vector<SafetensorsFile>& files, StoredTensors& tensors) {
+    const SafetensorsFile& file = files.emplace_back(path.string());
     for (const auto& [name, tensor] : file.tensors()) {
-        if (!open.tensors.emplace(name, tensor).second) {
+        if (!tensors.emplace(name, tensor).second) {
             throw DataError(
                 fmt::format("{}: tensor '{}' stands in another shard too", path.string(), name));
         }
@@ -59,34 +53,26 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
     return files;
 }
 
-OpenFolder open_folder(const std::string& folder) {
-    OpenFolder open;
-    const fs::path single = fs::path(folder) / "model.safetensors";
-    const fs::path index = fs::path(folder) / "model.safetensors.index.json";
+// The files to open: the one file where there is one, as transformers does, else the shards.
+std::vector<fs::path> list_files(const fs::path& folder,
+                                 std::map<std::string, std::string>& file_of_tensor) {
+    const fs::path single = folder / "model.safetensors";
+    const fs::path index = folder / "model.safetensors.index.json";
     if (fs::exists(single)) {
-        add_file(open, single);
-    } else if (fs::exists(index)) {
-        const auto files = read_index(index);
-        std::set<std::string> shards;
-        for (const auto& [name, shard] : files) {
-            shards.insert(shard);
-        }
-        for (const std::string& shard : shards) {
-            add_file(open, fs::path(folder) / shard);
-        }
-        for (const auto& [name, shard] : files) {
-            if (open.tensors.count(name) == 0) {
-                throw DataError(fmt::format("{}: names '{}' in {}, which does not have it",
-                                            index.string(), name, shard));
-            }
-        }
-    } else {
-        const bool is_pickled = fs::exists(fs::path(folder) / "pytorch_model.bin");
+        return {single};
+    }
+    if (!fs::exists(index)) {
+        const bool is_pickled = fs::exists(folder / "pytorch_model.bin");
         throw DataError(fmt::format(
-            "{}: has no model.safetensors and no model.safetensors.index.json{}", folder,
+            "{}: has no model.safetensors and no model.safetensors.index.json{}", folder.string(),
             is_pickled ? "; it holds pytorch_model.bin, which must be converted first" : ""));
     }
-    return open;
+    file_of_tensor = read_index(index);
+    std::set<fs::path> shards;
+    for (const auto& [name, shard] : file_of_tensor) {
+        shards.insert(folder / shard);
+    }
+    return {shards.begin(), shards.end()};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -120,8 +106,8 @@ void drop_tied_head(const ModelConfig& model, StoredTensors& tensors, const std:
     tensors.erase(head);
 }
 
-// All that differs between what a folder holds and what the configuration asks for.
-void check_model(const ModelConfig& expected, const ModelConfig& found, const std::string& folder) {
+// What differs between the model of a folder and that of the configuration; empty: nothing.
+std::string list_differences(const ModelConfig& expected, const ModelConfig& found) {
     std::string differences;
     const auto compare = [&](const char* key, auto wanted, auto stored) {
         if (wanted != stored) {
@@ -154,17 +140,12 @@ void check_model(const ModelConfig& expected, const ModelConfig& found, const st
     }
     compare("causal", expected.causal, found.causal);
     compare("tie_embeddings", expected.tie_embeddings, found.tie_embeddings);
-    if (!differences.empty()) {
-        throw DataError(
-            fmt::format("{}: is another model than the configuration: {}", folder, differences));
-    }
+    return differences;
 }
 
 }  // namespace
 
-void check_tensors(const std::vector<TensorSpec>& specs,
-                   const StoredTensors& stored,
-                   const std::string& folder) {
+std::string list_misfits(const std::vector<TensorSpec>& specs, const StoredTensors& stored) {
     std::string missing;
     std::string shapes;
     std::string unexpected;
@@ -188,27 +169,47 @@ void check_tensors(const std::vector<TensorSpec>& specs,
             list(unexpected, "; unexpected: ", name);
         }
     }
-    if (!missing.empty() || !shapes.empty() || !unexpected.empty()) {
-        throw DataError(fmt::format("{}: the weights do not fit the model{}{}{}", folder, missing,
-                                    shapes, unexpected));
+    return missing + shapes + unexpected;
+}
+
+WeightsFolder::WeightsFolder(const std::string& folder)
+    : config_(read_model_config(folder)), specs_(tensor_specs(config_.model)) {
+    std::map<std::string, std::string> file_of_tensor;
+    for (const fs::path& path : list_files(folder, file_of_tensor)) {
+        add_file(path, files_, tensors_);
     }
+    for (const auto& [name, shard] : file_of_tensor) {
+        if (tensors_.count(name) == 0) {
+            throw DataError(fmt::format("{}: the index names '{}' in {}, which does not have it",
+                                        folder, name, shard));
+        }
+    }
+    drop_tied_head(config_.model, tensors_, folder);
+    const std::string misfits = list_misfits(specs_, tensors_);
+    if (!misfits.empty()) {
+        throw DataError(fmt::format("{}: the weights do not fit the model{}", folder, misfits));
+    }
+}
+
+void WeightsFolder::read(const std::string& name, std::span<float> out) const {
+    read_as_float(tensors_.at(name), name, out);
 }
 
 FolderConfig load_weights(const std::string& folder,
                           const ModelConfig* expected,
                           const TensorTarget& target) {
-    const FolderConfig found = read_model_config(folder);
-    if (expected != nullptr) {
-        check_model(*expected, found.model, folder);
+    const WeightsFolder weights(folder);
+    const std::string differences =
+        expected == nullptr ? "" : list_differences(*expected, weights.config().model);
+    if (!differences.empty()) {
+        throw DataError(fmt::format("{}: is another model than the configuration: {}{}", folder,
+                                    differences,
+                                    list_misfits(tensor_specs(*expected), weights.tensors())));
     }
-    OpenFolder open = open_folder(folder);
-    drop_tied_head(found.model, open.tensors, folder);
-    const std::vector<TensorSpec> specs = tensor_specs(found.model);
-    check_tensors(specs, open.tensors, folder);
-    for (const TensorSpec& spec : specs) {
-        read_as_float(open.tensors.at(spec.name), spec.name, target(spec.name, spec.shape));
+    for (const TensorSpec& spec : weights.specs()) {
+        weights.read(spec.name, target(spec.name, spec.shape));
     }
-    return found;
+    return weights.config();
 }
 
 }  // namespace dcp::model

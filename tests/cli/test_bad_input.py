@@ -69,7 +69,6 @@ class Configuration(CommandLineTest):
             ("run.device=cuda", ["cuda"]),
             ("run.threads=0", ["run.threads"]),
             ("data.max_tokens=0", ["data.max_tokens"]),
-            ("batch.sequences=4", ["batch.sequences", "batch.tokens"]),
             ("data.validation_documents=1000", ["data.validation_documents"]),
             ("data.train=[nowhere]", ["nowhere"]),
             ("model.vocab=100", ["vocab"]),
@@ -82,6 +81,8 @@ class Configuration(CommandLineTest):
         good = self.config.read_text()
         for name, text, fragments in [
             ("unknown", good + "modle: {hidden: 4}\n", ["modle", "model", ":16"]),
+            ("two-measures", good.replace("batch:\n", "batch:\n  sequences: 4\n"),
+             ["batch.sequences", "batch.tokens"]),
             ("repeated", good + "batch: {tokens: 5}\n", ["batch", ":16"]),
             ("tab", "model:\n\thidden: 4\n", [":2"]),
             ("list", "- model\n", ["list"]),

@@ -314,7 +314,7 @@ TEST_CASE("keys that contradict each other", "[unit][config]") {
     const std::string missing =
         "data.train is missing: give the dataset prefixes to train on (`dcp data import` makes "
         "them)";
-    CHECK(error_of("") == missing);
+    CHECK(error_of("") == "run.yaml: " + missing);
     CHECK(error_of("data: {train: []}") == "run.yaml:1: " + missing);
 }
 

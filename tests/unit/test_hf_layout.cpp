@@ -216,13 +216,27 @@ TEST_CASE("a folder of another model than the configuration", "[unit][weights]")
     other.norm_eps = 1e-5;
     other.tie_embeddings = true;
     other.activation = config::Activation::kGelu;
+    other.vocab = 300;
     other.recompute_layers = 2;  // no property of weights
     CHECK(
         error_of([&] { load(folder / "w", &other); }) ==
         (folder / "w") +
             ": is another model than the configuration: model.layers 2 (configuration: 3), "
-            "model.norm_eps 1e-06 (configuration: 1e-05), model.activation swiglu (configuration: "
-            "gelu), model.tie_embeddings false (configuration: true)");
+            "model.vocab 257 (configuration: 300), model.norm_eps 1e-06 (configuration: 1e-05), "
+            "model.activation swiglu (configuration: gelu), model.tie_embeddings false "
+            "(configuration: true); missing: model.layers.2.self_attn.q_proj.weight, "
+            "model.layers.2.self_attn.k_proj.weight, model.layers.2.self_attn.v_proj.weight, "
+            "model.layers.2.self_attn.o_proj.weight, model.layers.2.mlp.up_proj.weight, "
+            "model.layers.2.mlp.down_proj.weight, model.layers.2.input_layernorm.weight, "
+            "model.layers.2.post_attention_layernorm.weight; other shape: "
+            "model.embed_tokens.weight [257, 12] instead of [300, 12]; unexpected: lm_head.weight, "
+            "model.layers.0.mlp.gate_proj.weight, model.layers.1.mlp.gate_proj.weight");
+    other = model;
+    other.norm_eps = 1e-5;  // the shapes fit, the model does not
+    CHECK(error_of([&] { load(folder / "w", &other); }) ==
+          (folder / "w") +
+              ": is another model than the configuration: model.norm_eps 1e-06 (configuration: "
+              "1e-05)");
 }
 
 TEST_CASE("a head that is stored although it is tied", "[unit][weights]") {
@@ -262,8 +276,9 @@ TEST_CASE("folders that hold no weights, or other files", "[unit][weights]") {
           }).find("expected the name of a file beside the index") != std::string::npos);
     test::write_file(index, text);
     edit(index, "model.norm.weight", "model.norm.wei_ht");
-    CHECK(error_of([&] { load(folder / "w"); }).find("names 'model.norm.wei_ht' in model-") !=
-          std::string::npos);
+    CHECK(error_of([&] {
+              load(folder / "w");
+          }).find("the index names 'model.norm.wei_ht' in model-") != std::string::npos);
     test::write_file(index, "[]");
     CHECK(error_of([&] { load(folder / "w"); }) ==
           index + ": expected JSON with a weight_map of tensors to files");
