@@ -179,7 +179,7 @@ HWY_INLINE void sum_columns(std::int64_t columns, float (&totals)[kTotals], Term
     }
 }
 
-// exp(x) to 2 units in the last place. 0 below -87.3 (where the result would be denormal), 2.4e38
+// exp(x) to 2 units in the last place. 0 below -87.3 (where the result would be denormal), 2.2e38
 // above 88.3, NaN for NaN.
 //
 // x = n ln 2 + r with |r| <= ln(2)/2; exp(r) = 1 + r + r^2 q(r), q interpolated at the Chebyshev
