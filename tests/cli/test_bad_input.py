@@ -69,7 +69,6 @@ class Configuration(CommandLineTest):
             ("run.device=cuda", ["cuda"]),
             ("run.threads=0", ["run.threads"]),
             ("data.max_tokens=0", ["data.max_tokens"]),
-            ("batch.sequences=4", ["batch.sequences", "batch.tokens"]),
             ("data.validation_documents=1000", ["data.validation_documents"]),
             ("data.train=[nowhere]", ["nowhere"]),
             ("model.vocab=100", ["vocab"]),
@@ -77,6 +76,10 @@ class Configuration(CommandLineTest):
         ]:
             with self.subTest(setting):
                 self.refuse(2, fragments, "train", self.config, "--set", setting)
+
+    def test_keys_that_exclude_each_other(self):
+        self.refuse(2, ["batch.sequences", "batch.tokens"], "train", self.config,
+                    "--set", "batch.sequences=4", "--set", "batch.tokens=512")
 
     def test_files(self):
         good = self.config.read_text()
