@@ -13,6 +13,8 @@
 
 #include "core/base/errors.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/cpu/attention.hpp"
+#include "kernels/cpu/attention_products.hpp"
 
 namespace dcp::test {
 namespace {
@@ -125,34 +127,48 @@ kernels::AttentionSizes sizes_of(const Case& c) {
     return {c.dtype, c.num_queries(), c.num_keys(), c.H, c.G, c.D};
 }
 
+kernels::AttentionForward forward_args(const Case& c,
+                                       const Inputs& in,
+                                       Results& out,
+                                       TestTensor& workspace) {
+    return {.q_THD = in.q,
+            .k_TGD = in.k,
+            .v_TGD = in.v,
+            .o_THD = out.o,
+            .lse_HT = out.lse,
+            .spans = c.spans,
+            .causal = c.causal,
+            .scale = c.scale(),
+            .workspace = workspace};
+}
+
+kernels::AttentionBackward backward_args(const Case& c,
+                                         const Inputs& in,
+                                         Results& out,
+                                         TestTensor& workspace) {
+    return {.q_THD = in.q,
+            .k_TGD = in.k,
+            .v_TGD = in.v,
+            .o_THD = out.o,
+            .lse_HT = out.lse,
+            .d_o_THD = in.d_o,
+            .d_q_THD = out.d_q,
+            .d_k_TGD = out.d_k,
+            .d_v_TGD = out.d_v,
+            .mode = c.mode,
+            .spans = c.spans,
+            .causal = c.causal,
+            .scale = c.scale(),
+            .workspace = workspace};
+}
+
 void run(const Case& c, const Inputs& in, Results& out) {
     Queue queue = Queue::cpu(c.threads);
     const auto bytes = std::max(kernels::attention_forward_workspace_bytes(queue, sizes_of(c)),
                                 kernels::attention_backward_workspace_bytes(queue, sizes_of(c)));
     TestTensor workspace = byte_tensor(bytes);
-    kernels::attention_forward(queue, {.q_THD = in.q,
-                                       .k_TGD = in.k,
-                                       .v_TGD = in.v,
-                                       .o_THD = out.o,
-                                       .lse_HT = out.lse,
-                                       .spans = c.spans,
-                                       .causal = c.causal,
-                                       .scale = c.scale(),
-                                       .workspace = workspace});
-    kernels::attention_backward(queue, {.q_THD = in.q,
-                                        .k_TGD = in.k,
-                                        .v_TGD = in.v,
-                                        .o_THD = out.o,
-                                        .lse_HT = out.lse,
-                                        .d_o_THD = in.d_o,
-                                        .d_q_THD = out.d_q,
-                                        .d_k_TGD = out.d_k,
-                                        .d_v_TGD = out.d_v,
-                                        .mode = c.mode,
-                                        .spans = c.spans,
-                                        .causal = c.causal,
-                                        .scale = c.scale(),
-                                        .workspace = workspace});
+    kernels::attention_forward(queue, forward_args(c, in, out, workspace));
+    kernels::attention_backward(queue, backward_args(c, in, out, workspace));
     CHECK(workspace.guards_intact());
     CHECK(out.o.guards_intact());
     CHECK(out.lse.guards_intact());
@@ -165,6 +181,25 @@ Values sum(const Values& a, const Values& b) {
     Values result(a.size());
     std::transform(a.begin(), a.end(), b.begin(), result.begin(), std::plus<>());
     return result;
+}
+
+// The backend with another implementation of the products, in the same steps as run().
+void run_with(const kernels::cpu::BlockProducts& products,
+              const Case& c,
+              const Inputs& in,
+              Results& out) {
+    Queue queue = Queue::cpu(c.threads);
+    const auto bytes =
+        std::max(kernels::cpu::attention_forward_workspace_bytes(queue, sizes_of(c), &products),
+                 kernels::cpu::attention_backward_workspace_bytes(queue, sizes_of(c), &products));
+    TestTensor workspace = byte_tensor(bytes);
+    kernels::cpu::attention_forward(queue, forward_args(c, in, out, workspace), &products);
+    kernels::cpu::attention_backward(queue, backward_args(c, in, out, workspace), &products);
+    CHECK(workspace.guards_intact());
+    CHECK(out.o.guards_intact());
+    CHECK(out.d_q.guards_intact());
+    CHECK(out.d_k.guards_intact());
+    CHECK(out.d_v.guards_intact());
 }
 
 // Errors are relative to the size of a whole tensor. fp32: the scores are sums of D products and
@@ -186,7 +221,7 @@ Tolerances tolerances(const Case& c) {
             epsilon(DType::kBFloat16) * std::max(1.0, c.query_scale / 2)};
 }
 
-void check_against_reference(const Case& c) {
+void check_against_reference(const Case& c, const kernels::cpu::BlockProducts* products = nullptr) {
     INFO(c.name());
     const Inputs in(c);
     Results out(c);
@@ -201,7 +236,11 @@ void check_against_reference(const Case& c) {
         out.d_k.set(d_k_before);
         out.d_v.set(d_v_before);
     }
-    run(c, in, out);
+    if (products == nullptr) {
+        run(c, in, out);
+    } else {
+        run_with(*products, c, in, out);
+    }
     const reference::AttentionProblem problem = c.problem();
     const Values q = in.q.values();
     const Values k = in.k.values();
@@ -351,7 +390,7 @@ TEST_CASE("attention: the same bits for any number of threads, every time", "[un
                    .H = 4,
                    .G = 2,
                    .D = D,
-                   .spans = packed({1, 2100, 31, 33, 64, 257, 700, 2}),
+                   .spans = packed({1, 1400, 31, 33, 64, 257, 700, 2}),
                    .gradient_dtype = dtype,
                    .threads = 1};
             const Inputs in(c);
@@ -395,6 +434,23 @@ TEST_CASE("attention: thousands of short sequences in one call", "[unit]") {
     for (const DType dtype : dtypes_here()) {
         check_against_reference(
             {.dtype = dtype, .H = 2, .G = 1, .D = 16, .spans = packed(lengths)});
+    }
+}
+
+TEST_CASE("attention: both implementations of the products", "[unit]") {
+    using kernels::cpu::ProductKind;
+    for (const DType dtype : dtypes_here()) {
+        for (const ProductKind kind : {ProductKind::kXsmm, ProductKind::kOneDnn}) {
+            for (const std::int64_t D : {7, 80}) {
+                check_against_reference({.dtype = dtype,
+                                         .H = 2,
+                                         .G = 1,
+                                         .D = D,
+                                         .spans = packed({1, 31, 600, 257, 64}),
+                                         .gradient_dtype = dtype},
+                                        &kernels::cpu::block_products(kind, dtype, D));
+            }
+        }
     }
 }
 
