@@ -32,14 +32,14 @@ choose_documents() {
         }'
 }
 
-step "1/5 packages"
+step "1/6 packages"
 need_packages "building dcp" "${build_packages[@]}" "${test_packages[@]}"
 echo "all there"
 
-step "2/5 build (build/cpu)"
+step "2/6 build (build/cpu)"
 build cpu dcp
 
-step "3/5 import documents as bytes"
+step "3/6 import documents as bytes"
 if [[ -e data/quickstart.idx ]]; then
     echo "data/quickstart is there already"
 else
@@ -52,13 +52,13 @@ else
 fi
 "$dcp" data inspect data/quickstart
 
-step "4/5 train (configs/quickstart.yaml)"
+step "4/6 train (configs/quickstart.yaml)"
 mkdir -p runs
 log=runs/quickstart.log
 trap 'rm -f "$log"' EXIT
 "$dcp" train configs/quickstart.yaml "$@" | tee "$log"
 
-step "5/5 what it learned"
+step "5/6 what it learned"
 awk '
     /^start / { for (i = 1; i <= NF; ++i) if ($i == "validation") start = $(i + 1) }
     /^baseline / { for (i = 1; i <= NF; ++i) if ($i == "loss") baseline = $(i + 1) }
@@ -69,4 +69,9 @@ awk '
         printf "  %8.4f  a model that knows only how frequent each byte is\n", baseline
         printf "  %8.4f  after training\n", end
     }' "$log"
-echo "weights: runs/quickstart/weights (Hugging Face layout); curve: runs/quickstart/metrics.jsonl"
+
+step "6/6 evaluate on other text (README.md and docs/), export for Hugging Face transformers"
+"$dcp" data import --out data/quickstart-docs README.md docs
+"$dcp" eval --weights runs/quickstart/weights --dataset data/quickstart-docs
+"$dcp" export --run runs/quickstart --out runs/quickstart/exported
+echo "the loss of every iteration is in runs/quickstart/metrics.jsonl"

@@ -14,7 +14,7 @@ awk -v shown="$output" '
     function show_run(    line, lines, count, i) {
         print "```"
         while ((getline line < shown) > 0) {
-            if (line ~ /^== 4\/5/) keep = 1
+            if (line ~ /^== 4\/6/) keep = 1
             if (keep) lines[++count] = line
         }
         for (i = 1; i <= count; ++i) {
