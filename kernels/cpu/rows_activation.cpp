@@ -118,6 +118,7 @@ void gelu_backward(ConstTensor d_y, ConstTensor x, Tensor d_x) {
 
 void add(ConstTensor a, ConstTensor b, Tensor y) {
     const bool has_b = static_cast<bool>(b);
+    const ConstTensor never_null = has_b ? b : a;
     const auto kernel = [&](auto a_rows, auto b_rows, auto y_rows) HWY_ATTR {
         for (std::int64_t t = 0; t < y.dim(0); ++t) {
             const auto a_row = a_rows[t];
@@ -132,7 +133,7 @@ void add(ConstTensor a, ConstTensor b, Tensor y) {
             });
         }
     };
-    with_rows(kernel, a, b, y);
+    with_rows(kernel, a, never_null, y);
 }
 
 }  // namespace
