@@ -12,7 +12,7 @@ namespace dcp::config {
 
 // A value that `auto` leaves to the program; the resolved choice is printed and written into the
 // run folder.
-inline constexpr std::int64_t kAuto = -1;
+inline constexpr std::int64_t kAutomatic = -1;
 
 enum class NormKind : std::uint8_t { kRmsNorm, kLayerNorm };
 enum class Activation : std::uint8_t { kSwiGlu, kGelu };
@@ -51,7 +51,7 @@ struct DataConfig {
 struct BatchConfig {
     std::int64_t sequences = 0;  // exactly one of the two is positive
     std::int64_t tokens = 0;
-    std::int64_t micro_batch_tokens = kAuto;  // auto: data.max_tokens
+    std::int64_t micro_batch_tokens = kAutomatic;  // auto: data.max_tokens
 };
 
 struct OptimizerConfig {
@@ -85,7 +85,7 @@ struct PlannerConfig {  // one rank runs every sequence itself; the keys are rea
 };
 
 struct MemoryConfig {
-    std::int64_t budget = kAuto;  // bytes
+    std::int64_t budget = kAutomatic;  // bytes
 };
 
 struct RunConfig {
@@ -93,7 +93,7 @@ struct RunConfig {
     std::int64_t seed = 1;
     Device device = Device::kAuto;
     ComputeType dtype = ComputeType::kAuto;
-    std::int64_t threads = kAuto;
+    std::int64_t threads = kAutomatic;
     std::string folder = "runs/first";
     bool log_samples = false;
     std::int64_t validate_every = 50;  // 0: only at the end

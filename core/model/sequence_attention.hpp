@@ -1,0 +1,88 @@
+// How attention sees a whole sequence when the tokens here may be a part of it. On one rank they
+// are all here, and this is the kernel alone; with sequence parallelism an implementation exchanges
+// heads (Ulysses) or keys and values (ring) around it.
+#pragma once
+
+#include "core/base/arena.hpp"
+#include "core/base/queue.hpp"
+#include "core/base/tensor.hpp"
+#include "core/model/micro_batch.hpp"
+
+namespace dcp::model {
+
+struct AttentionShape {
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;
+    std::int64_t head_dim = 0;
+    bool causal = true;
+};
+
+class SequenceAttention {
+public:
+    SequenceAttention() = default;
+    virtual ~SequenceAttention() = default;
+    SequenceAttention(const SequenceAttention&) = delete;
+    SequenceAttention& operator=(const SequenceAttention&) = delete;
+    SequenceAttention(SequenceAttention&&) = delete;
+    SequenceAttention& operator=(SequenceAttention&&) = delete;
+
+    // qkv_TN: [T, (H + 2G) D], queries, keys, values, rotated already. o_TN: [T, H D]. lse_HT is
+    // kept for backward.
+    virtual void forward(Queue& queue,
+                         Arena& arena,
+                         const MicroBatch& batch,
+                         const AttentionShape& shape,
+                         ConstTensor qkv_TN,
+                         Tensor o_TN,
+                         Tensor lse_HT) = 0;
+    virtual void backward(Queue& queue,
+                          Arena& arena,
+                          const MicroBatch& batch,
+                          const AttentionShape& shape,
+                          ConstTensor qkv_TN,
+                          ConstTensor o_TN,
+                          ConstTensor lse_HT,
+                          ConstTensor d_o_TN,
+                          Tensor d_qkv_TN) = 0;
+
+    // The most that the two push onto the arena for T tokens here.
+    virtual std::int64_t forward_scratch_bytes(const Queue& queue,
+                                               const AttentionShape& shape,
+                                               DType dtype,
+                                               std::int64_t T) const = 0;
+    virtual std::int64_t backward_scratch_bytes(const Queue& queue,
+                                                const AttentionShape& shape,
+                                                DType dtype,
+                                                std::int64_t T) const = 0;
+};
+
+// Every sequence of the micro-batch is whole here.
+class LocalAttention final : public SequenceAttention {
+public:
+    void forward(Queue& queue,
+                 Arena& arena,
+                 const MicroBatch& batch,
+                 const AttentionShape& shape,
+                 ConstTensor qkv_TN,
+                 Tensor o_TN,
+                 Tensor lse_HT) override;
+    void backward(Queue& queue,
+                  Arena& arena,
+                  const MicroBatch& batch,
+                  const AttentionShape& shape,
+                  ConstTensor qkv_TN,
+                  ConstTensor o_TN,
+                  ConstTensor lse_HT,
+                  ConstTensor d_o_TN,
+                  Tensor d_qkv_TN) override;
+    std::int64_t forward_scratch_bytes(const Queue& queue,
+                                       const AttentionShape& shape,
+                                       DType dtype,
+                                       std::int64_t T) const override;
+    std::int64_t backward_scratch_bytes(const Queue& queue,
+                                        const AttentionShape& shape,
+                                        DType dtype,
+                                        std::int64_t T) const override;
+};
+
+}  // namespace dcp::model

@@ -1,0 +1,206 @@
+#include "kernels/cpu/linear_products.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include <omp.h>
+
+namespace dcp::kernels::cpu {
+
+namespace {
+
+using dnnl::memory;
+
+const dnnl::engine& cpu_engine() {
+    static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    return engine;
+}
+
+const dnnl::stream& thread_stream() {
+    thread_local const dnnl::stream stream(cpu_engine());
+    return stream;
+}
+
+memory::data_type type_of(DType dtype) {
+    return dtype == DType::kBFloat16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+memory::desc row_major(std::int64_t rows, std::int64_t columns, DType dtype) {
+    return {{rows, columns}, type_of(dtype), memory::dims{columns, 1}};
+}
+
+// oneDNN takes pointers to non-const for what it only reads.
+memory view(const memory::desc& desc, const void* data) {
+    return {desc, cpu_engine(), const_cast<void*>(data)};
+}
+
+}  // namespace
+
+OneThread::OneThread() : before_(omp_get_max_threads()) {
+    omp_set_num_threads(1);
+}
+
+OneThread::~OneThread() {
+    omp_set_num_threads(before_);
+}
+
+TileProduct::TileProduct(DType compute, std::int64_t inner, std::int64_t outer)
+    : compute_(compute), inner_(inner), outer_(outer) {
+    const OneThread one_thread;
+    const memory::desc any({inner, outer}, type_of(compute), memory::format_tag::any);
+    packed_ = describe(kMaxRows, DType::kFloat32, any).weights_desc();
+    for (std::size_t size_idx = 0; size_idx < kTileRows.size(); ++size_idx) {
+        add(size_idx, DType::kFloat32);
+        if (compute != DType::kFloat32) {
+            add(size_idx, compute);
+        }
+    }
+}
+
+dnnl::matmul::primitive_desc TileProduct::describe(std::int64_t rows,
+                                                   DType output,
+                                                   const memory::desc& packed) const {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::matmul::desc product(row_major(rows, inner_, compute_), packed,
+                                     row_major(rows, outer_, output));
+    return {product, attributes, cpu_engine()};
+}
+
+void TileProduct::add(std::size_t size_idx, DType output) {
+    OfRows& primitives = output == DType::kFloat32 ? to_fp32_ : to_compute_;
+    try {
+        const auto description = describe(kTileRows[size_idx], output, packed_);
+        primitives[size_idx].emplace(description);
+        scratchpad_bytes_ = std::max(scratchpad_bytes_, description.scratchpad_desc().get_size());
+    } catch (const dnnl::error& error) {
+        // The layout suits the largest tile; another size may do without.
+        const bool is_largest = size_idx == 0 && output == DType::kFloat32;
+        if (is_largest || error.status != dnnl_unimplemented) {
+            throw;
+        }
+    }
+}
+
+const TileProduct::OfRows& TileProduct::of(DType output) const {
+    return output == DType::kFloat32 ? to_fp32_ : to_compute_;
+}
+
+bool TileProduct::stores(DType output) const {
+    return of(output)[0].has_value();
+}
+
+// The largest tile that the rows fill, or the smallest that holds them all.
+std::size_t TileProduct::next_tile(std::int64_t rows, DType output) const {
+    std::size_t smallest = 0;
+    for (std::size_t size_idx = 0; size_idx < kTileRows.size(); ++size_idx) {
+        if (of(output)[size_idx].has_value()) {
+            smallest = size_idx;
+            if (kTileRows[size_idx] <= rows) {
+                return size_idx;
+            }
+        }
+    }
+    return smallest;
+}
+
+std::int64_t TileProduct::touched_rows(std::int64_t rows, DType output) const {
+    std::int64_t touched = 0;
+    while (touched < rows) {
+        touched += kTileRows[next_tile(rows - touched, output)];
+    }
+    return touched;
+}
+
+void TileProduct::pack(ConstTensor master, bool transposed, int threads, void* packed) const {
+    const std::int64_t stride = master.row_stride();
+    const memory::desc plain({inner_, outer_}, memory::data_type::f32,
+                             transposed ? memory::dims{1, stride} : memory::dims{stride, 1});
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);  // a copy: no result depends on how it is split
+    memory from = view(plain, master.data());
+    memory to = view(packed_, packed);
+    dnnl::reorder(from, to).execute(thread_stream(), from, to);
+    omp_set_num_threads(before);
+}
+
+void TileProduct::run(std::int64_t rows,
+                      const void* x,
+                      const void* packed,
+                      void* y,
+                      DType output,
+                      void* scratchpad) const {
+    const memory weights = view(packed_, packed);
+    const memory scratch(
+        {{static_cast<std::int64_t>(scratchpad_bytes_)}, memory::data_type::u8, memory::dims{1}},
+        cpu_engine(), scratchpad);
+    const auto x_row_bytes = inner_ * static_cast<std::int64_t>(size_bytes(compute_));
+    const auto y_row_bytes = outer_ * static_cast<std::int64_t>(size_bytes(output));
+    for (std::int64_t row = 0; row < rows;) {
+        const std::size_t size_idx = next_tile(rows - row, output);
+        const std::int64_t tile_rows = kTileRows[size_idx];
+        const memory source = view(row_major(tile_rows, inner_, compute_),
+                                   static_cast<const std::byte*>(x) + row * x_row_bytes);
+        const memory result = view(row_major(tile_rows, outer_, output),
+                                   static_cast<std::byte*>(y) + row * y_row_bytes);
+        of(output)[size_idx]->execute(thread_stream(), {{DNNL_ARG_SRC, source},
+                                                        {DNNL_ARG_WEIGHTS, weights},
+                                                        {DNNL_ARG_DST, result},
+                                                        {DNNL_ARG_SCRATCHPAD, scratch}});
+        row += tile_rows;
+    }
+}
+
+const TileProduct& tile_product(DType compute, std::int64_t inner, std::int64_t outer) {
+    using Key = std::tuple<DType, std::int64_t, std::int64_t>;
+    static std::mutex mutex;
+    static std::map<Key, TileProduct> products;
+    const std::lock_guard lock(mutex);
+    return products.try_emplace(Key{compute, inner, outer}, compute, inner, outer).first->second;
+}
+
+namespace {
+
+dnnl::matmul make_transposed_product(DType compute) {
+    const OneThread one_thread;
+    constexpr auto kAnySize = DNNL_RUNTIME_DIM_VAL;
+    const memory::dims any_sizes{kAnySize, kAnySize};
+    const memory::desc a_transposed(any_sizes, type_of(compute), memory::dims{1, kAnySize});
+    const memory::desc b(any_sizes, type_of(compute), memory::dims{kAnySize, 1});
+    const memory::desc c(any_sizes, memory::data_type::f32, memory::dims{kAnySize, 1});
+    dnnl::post_ops add_to_c;
+    add_to_c.append_sum();
+    dnnl::primitive_attr attributes;
+    attributes.set_post_ops(add_to_c);
+    return dnnl::matmul({{a_transposed, b, c}, attributes, cpu_engine()});
+}
+
+const dnnl::matmul& transposed_product(DType compute) {
+    static const dnnl::matmul of_fp32 = make_transposed_product(DType::kFloat32);
+    if (compute == DType::kFloat32) {
+        return of_fp32;
+    }
+    static const dnnl::matmul of_bf16 = make_transposed_product(DType::kBFloat16);
+    return of_bf16;
+}
+
+}  // namespace
+
+void add_transposed_product(ConstTensor a_TM, ConstTensor b_TN, Tensor c_MN) {
+    const DType compute = a_TM.dtype();
+    const std::int64_t T = a_TM.dim(0);
+    const std::int64_t M = a_TM.dim(1);
+    const std::int64_t N = b_TN.dim(1);
+    const memory a =
+        view({{M, T}, type_of(compute), memory::dims{1, a_TM.row_stride()}}, a_TM.data());
+    const memory b =
+        view({{T, N}, type_of(compute), memory::dims{b_TN.row_stride(), 1}}, b_TN.data());
+    const memory c =
+        view({{M, N}, memory::data_type::f32, memory::dims{c_MN.row_stride(), 1}}, c_MN.data());
+    transposed_product(compute).execute(
+        thread_stream(), {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+}
+
+}  // namespace dcp::kernels::cpu

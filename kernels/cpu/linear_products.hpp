@@ -1,0 +1,88 @@
+// The three matrix products of a linear layer on one thread, by oneDNN.
+//
+// oneDNN is always called as if there were one thread: our own loops spread tiles over threads, and
+// the tiles depend on shapes only, so results cannot depend on the number of threads. Every
+// primitive is made before the first product that needs it and never for a number of rows: rows
+// come in tiles of a few fixed sizes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "core/base/dtype.hpp"
+#include "core/base/tensor.hpp"
+
+namespace dcp::kernels::cpu {
+
+// While it lives, this thread's calls of oneDNN use no other thread.
+class OneThread {
+public:
+    OneThread();
+    ~OneThread();
+    OneThread(const OneThread&) = delete;
+    OneThread& operator=(const OneThread&) = delete;
+    OneThread(OneThread&&) = delete;
+    OneThread& operator=(OneThread&&) = delete;
+
+private:
+    int before_;
+};
+
+// y[rows, outer] = x[rows, inner] B[inner, outer] for up to kMaxRows rows, B packed once for many
+// calls. x and y are dense. Packed bytes are in the layout that the largest tile multiplies
+// fastest; sizes that cannot read this layout are not used.
+class TileProduct {
+public:
+    static constexpr std::int64_t kMaxRows = 128;
+
+    TileProduct(DType compute, std::int64_t inner, std::int64_t outer);
+
+    std::size_t packed_bytes() const { return packed_.get_size(); }
+    // B = master^T for a master [outer, inner], B = master for a master [inner, outer]; fp32.
+    void pack(ConstTensor master, bool transposed, int threads, void* packed) const;
+
+    // y may be fp32 always, and the compute type where this holds.
+    bool stores(DType output) const;
+    // Rows that a product of `rows` rows reads and writes: more than asked for when no tile is as
+    // small.
+    std::int64_t touched_rows(std::int64_t rows, DType output) const;
+    void run(std::int64_t rows,
+             const void* x,
+             const void* packed,
+             void* y,
+             DType output,
+             void* scratchpad) const;
+    std::size_t scratchpad_bytes() const { return scratchpad_bytes_; }
+
+private:
+    static constexpr std::array<std::int64_t, 4> kTileRows = {kMaxRows, 64, 32, 16};
+    using OfRows = std::array<std::optional<dnnl::matmul>, kTileRows.size()>;
+
+    dnnl::matmul::primitive_desc describe(std::int64_t rows,
+                                          DType output,
+                                          const dnnl::memory::desc& packed) const;
+    void add(std::size_t size_idx, DType output);
+    const OfRows& of(DType output) const;
+    std::size_t next_tile(std::int64_t rows, DType output) const;
+
+    DType compute_;
+    std::int64_t inner_;
+    std::int64_t outer_;
+    dnnl::memory::desc packed_;
+    OfRows to_fp32_;
+    OfRows to_compute_;
+    std::size_t scratchpad_bytes_ = 0;
+};
+
+// From a cache of the process, made at the first call; the reference stays valid. Thread-safe.
+const TileProduct& tile_product(DType compute, std::int64_t inner, std::int64_t outer);
+
+// c[M, N] += a[T, M]^T b[T, N]; views of two dimensions, rows may be strided; a and b in the
+// compute type, c fp32. One primitive for all sizes.
+void add_transposed_product(ConstTensor a_TM, ConstTensor b_TN, Tensor c_MN);
+
+}  // namespace dcp::kernels::cpu
