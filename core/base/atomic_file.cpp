@@ -23,6 +23,12 @@ constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // Linux takes less
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), temporary_(fmt::format("{}.partial.{}", path_, ::getpid())) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path_, ignored) &&
+        !std::filesystem::is_regular_file(path_, ignored)) {
+        throw ConfigError(fmt::format(
+            "{}: not a regular file, so it cannot be replaced by one: name another file", path_));
+    }
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
         fail("create");

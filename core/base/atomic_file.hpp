@@ -11,7 +11,9 @@ namespace dcp {
 
 class AtomicFile {
 public:
-    explicit AtomicFile(std::string path);  // IoError when it cannot be created
+    // IoError when it cannot be created; ConfigError for a folder, a device or a pipe, which a
+    // rename would destroy.
+    explicit AtomicFile(std::string path);
     ~AtomicFile();
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;

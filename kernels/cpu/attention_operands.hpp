@@ -109,7 +109,7 @@ private:
     void turn_round(HeadRows<T> src, int rows, int row_length, T* dst) const {
         // Rows of pairs are turned round sixteen at a time.
         constexpr int kMultiple = sizeof(T) == 4 ? kLanes : 2 * kLanes;
-        const int padded_rows = (rows + kMultiple - 1) / kMultiple * kMultiple;
+        const int padded_rows = (shape_.pad(rows) + kMultiple - 1) / kMultiple * kMultiple;
         const HeadRows<T> from = padded(src, rows, padded_rows);
         const int columns = shape_.head_dim;
         auto* const words = reinterpret_cast<std::uint32_t*>(dst);

@@ -4,11 +4,16 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/hwy_targets.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_softmax.cpp"
-#include <hwy/contrib/math/math-inl.h>
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+// foreach_target.h comes first: it includes this file once for each target.
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "hwy/contrib/math/math-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace dcp::kernels::cpu {

@@ -22,14 +22,14 @@ from dataset import random_documents, write_dataset
 from lengths import built_in_lengths, read_lengths, representative_batch
 
 MAX_TOKENS = 8192  # of a sequence and of a micro-batch, on both sides
-WARMUP_TORCH, WARMUP_DCP = 1, 2
+WARMUP_DCP = 1  # its first iteration packs weights and fills caches
 
 COMMON = {"norm_eps": 1e-5, "rope_theta": 10000, "max_tokens": MAX_TOKENS}
 MODELS = {
-    "small": {**COMMON, "hidden": 256, "layers": 6, "heads": 8, "kv_heads": 8, "head_dim": 32,
-              "ffn": 704, "vocab": 257},
-    "medium": {**COMMON, "hidden": 768, "layers": 4, "heads": 12, "kv_heads": 12, "head_dim": 64,
-               "ffn": 2048, "vocab": 8192},
+    "small": {**COMMON, "batch_tokens": 16384, "hidden": 256, "layers": 6, "heads": 8,
+              "kv_heads": 8, "head_dim": 32, "ffn": 704, "vocab": 257},
+    "medium": {**COMMON, "batch_tokens": 12288, "hidden": 768, "layers": 4, "heads": 12,
+               "kv_heads": 12, "head_dim": 64, "ffn": 2048, "vocab": 8192},
 }
 PADDED = "padded"
 WAYS = {
@@ -57,7 +57,8 @@ class Case:
         self.options, self.folder = options, folder
         self.model, self.dtype, self.threads = model, dtype, threads
         lengths = read_lengths(options.lengths) if options.lengths else built_in_lengths()
-        self.lengths = representative_batch(lengths, MAX_TOKENS, options.batch_tokens)
+        self.lengths = representative_batch(lengths, MAX_TOKENS, options.batch_tokens
+                                            or MODELS[model]["batch_tokens"])
         self.num_tokens = sum(self.lengths)
         self.wall, self.processor, self.first_loss = {}, {}, {}  # by way
         self.peak_share = []  # of dcp: FLOP/s over the matrix-product rate measured at its start
@@ -73,11 +74,11 @@ class Case:
         return f"{self.model}, {self.dtype}, {self.threads} thread{'s' * (self.threads > 1)}"
 
     def record(self, way, wall, processor):
-        self.wall.setdefault(way, []).extend(wall)
-        self.processor.setdefault(way, []).extend(processor)
-        print(f"  {self.name():24} {way:24} "
-              f"{1e3 * statistics.median(wall):9.0f} ms wall "
-              f"{1e3 * statistics.median(processor):9.0f} ms processor", flush=True)
+        """Of a process the best iteration counts, of the rounds the median."""
+        self.wall.setdefault(way, []).append(min(wall))
+        self.processor.setdefault(way, []).append(min(processor))
+        print(f"  {self.name():24} {way:24} {1e3 * min(wall):9.0f} ms wall "
+              f"{1e3 * min(processor):9.0f} ms processor", flush=True)
 
     def dcp_command(self, run_folder, iterations):
         settings = [f"run.folder={run_folder}", f"run.iterations={iterations}",
@@ -113,19 +114,22 @@ class Case:
             sys.exit(f"dcp failed ({process.returncode}):\n{text}")
         metrics = [json.loads(line) for line in metrics_path.read_text().splitlines()]
         measured = metrics[WARMUP_DCP:]
-        used = (processor_at[iterations] - processor_at[WARMUP_DCP]) / self.options.iterations
+        used = [processor_at[i + 1] - processor_at[i] for i in range(WARMUP_DCP, iterations)
+                if i in processor_at and i + 1 in processor_at]
+        if not used:
+            sys.exit("iterations of dcp are too short to be timed: raise --batch-tokens")
         self.first_loss["dcp"] = metrics[0]["loss"]
         peak = re.search(r"products at ([\d.]+) TFLOP/s", text)
         if peak and "flops_per_second" in measured[0]:
             self.peak_share += [line["flops_per_second"] * 1e-12 / float(peak.group(1))
                                 for line in measured]
-        self.record("dcp", [line["seconds"] for line in measured], [used])
+        self.record("dcp", [line["seconds"] for line in measured], used)
 
     def run_torch(self, form, dtype, weights):
         way = form if dtype == self.dtype else f"{form} {dtype.partition('-')[2]}"
         job = {"model": MODELS[self.model], "way": form, "dtype": dtype, "threads": self.threads,
                "lengths": self.lengths, "max_tokens": MAX_TOKENS, "weights": weights,
-               "warmup": WARMUP_TORCH, "iterations": self.options.iterations}
+               "iterations": self.options.iterations}
         worker = Path(__file__).with_name("torch_worker.py")
         result = subprocess.run([sys.executable, "-B", worker], input=json.dumps(job), text=True,
                                 capture_output=True, check=False, env=self.environment)
@@ -212,9 +216,11 @@ def parse_options():
     parser.add_argument("--dtypes", type=names, default=list(WAYS), help="of " + ",".join(WAYS))
     parser.add_argument("--threads", type=names, default=["1", "2"])
     parser.add_argument("--lengths", help="lengths file; default: built-in quantiles")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens of an iteration")
+    parser.add_argument("--batch-tokens", type=int, default=0,
+                        help="tokens of an iteration; default: " + ", ".join(
+                            f"{name} {m['batch_tokens']}" for name, m in MODELS.items()))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--iterations", type=int, default=1, help="counted iterations a process")
+    parser.add_argument("--iterations", type=int, default=2, help="counted iterations a process")
     parser.add_argument("--torch-only", action="store_true", help="measure only PyTorch")
     return parser.parse_args()
 

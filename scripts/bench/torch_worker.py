@@ -1,8 +1,12 @@
 """One measured PyTorch process: reads a job (JSON) on stdin, prints its figures (JSON) on stdout.
 
 An iteration is forward, backward, gradient clipping and AdamW over all sequences of the job, in
-micro-batches of at most `max_tokens` tokens, exactly as `dcp train` runs it. The first iterations
-are warm-up (compilation, first touch of memory) and are not counted.
+micro-batches of at most `max_tokens` tokens, exactly as `dcp train` runs it. Before the first one,
+every micro-batch goes through forward and backward with its sequences cut to a few tokens, so that
+nothing is compiled while the time is taken.
+
+Left out because they cannot train on a processor (PyTorch 2.15): flex_attention has no backward
+there, varlen_attn and attention on nested tensors need a GPU.
 """
 
 import json
@@ -21,7 +25,11 @@ def processor_seconds():
     return usage.ru_utime + usage.ru_stime
 
 
-def padded_micro_batches(documents, max_tokens):
+def shortened(documents, max_pairs):
+    return [document[: max_pairs + 1] for document in documents]
+
+
+def padded_micro_batches(documents, max_tokens, max_pairs=None):
     """Sorted by length, so that little is padded: rows x longest stays within max_tokens."""
     groups, group = [], []
     for document in sorted(documents, key=len, reverse=True):
@@ -31,6 +39,7 @@ def padded_micro_batches(documents, max_tokens):
         group.append(document)
     groups.append(group)
     for group in groups:
+        group = shortened(group, max_pairs) if max_pairs else group
         longest = len(group[0]) - 1
         tokens = torch.zeros(len(group), longest, dtype=torch.int64)
         targets = torch.full((len(group), longest), -100, dtype=torch.int64)
@@ -40,7 +49,7 @@ def padded_micro_batches(documents, max_tokens):
         yield tokens, targets
 
 
-def packed_micro_batches(documents, max_tokens):
+def packed_micro_batches(documents, max_tokens, max_pairs=None):
     groups, group, filled = [], [], 0
     for document in documents:
         if group and filled + len(document) - 1 > max_tokens:
@@ -50,6 +59,7 @@ def packed_micro_batches(documents, max_tokens):
         filled += len(document) - 1
     groups.append(group)
     for group in groups:
+        group = shortened(group, max_pairs) if max_pairs else group
         lengths = [len(document) - 1 for document in group]
         yield (torch.tensor([t for document in group for t in document[:-1]]),
                torch.tensor([t for document in group for t in document[1:]]),
@@ -82,23 +92,27 @@ def main():
                                   weight_decay=0.1, fused=True)
     num_tokens = sum(job["lengths"])
 
+    def train(micro_batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            loss = loss_of(*micro_batch) / num_tokens
+        loss.backward()
+        return loss.item()
+
+    for micro_batch in split(documents, job["max_tokens"], max_pairs=64):
+        train(micro_batch)
+    optimizer.zero_grad(set_to_none=True)
+
     losses, wall, processor = [], [], []
-    for _ in range(job["warmup"] + job["iterations"]):
+    for _ in range(job["iterations"]):
         start, used = time.perf_counter(), processor_seconds()
-        total = 0.0
-        for micro_batch in micro_batches:
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
-                loss = loss_of(*micro_batch) / num_tokens
-            loss.backward()
-            total += loss.item()
+        losses.append(sum(train(micro_batch) for micro_batch in micro_batches))
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(total)
         wall.append(time.perf_counter() - start)
         processor.append(processor_seconds() - used)
-    json.dump({"first_loss": losses[0], "seconds": wall[job["warmup"]:],
-               "processor_seconds": processor[job["warmup"]:]}, sys.stdout)
+    json.dump({"first_loss": losses[0], "seconds": wall, "processor_seconds": processor},
+              sys.stdout)
 
 
 main()

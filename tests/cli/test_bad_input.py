@@ -77,6 +77,10 @@ class Configuration(CommandLineTest):
             with self.subTest(setting):
                 self.refuse(2, fragments, "train", self.config, "--set", setting)
 
+    def test_keys_that_exclude_each_other(self):
+        self.refuse(2, ["batch.sequences", "batch.tokens"], "train", self.config,
+                    "--set", "batch.sequences=4", "--set", "batch.tokens=512")
+
     def test_files(self):
         good = self.config.read_text()
         for name, text, fragments in [
