@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <tuple>
 
 #include <omp.h>
+
+#include "kernels/cpu/linear_transpose.hpp"
 
 namespace dcp::kernels::cpu {
 
@@ -35,6 +38,28 @@ memory::desc row_major(std::int64_t rows, std::int64_t columns, DType dtype) {
 memory view(const memory::desc& desc, const void* data) {
     return {desc, cpu_engine(), const_cast<void*>(data)};
 }
+
+memory scratchpad_view(void* scratchpad, std::size_t bytes) {
+    const memory::desc desc({static_cast<std::int64_t>(bytes)}, memory::data_type::u8,
+                            memory::dims{1});
+    return {desc, cpu_engine(), scratchpad};
+}
+
+// Products by type and sizes, made when first asked for. References stay valid.
+template <class Product>
+class ProductCache {
+public:
+    const Product& get(DType compute, std::int64_t first, std::int64_t second) {
+        const std::lock_guard lock(mutex_);
+        return products_.try_emplace(Key{compute, first, second}, compute, first, second)
+            .first->second;
+    }
+
+private:
+    using Key = std::tuple<DType, std::int64_t, std::int64_t>;
+    std::mutex mutex_;
+    std::map<Key, Product> products_;
+};
 
 }  // namespace
 
@@ -133,9 +158,7 @@ void TileProduct::run(std::int64_t rows,
                       DType output,
                       void* scratchpad) const {
     const memory weights = view(packed_, packed);
-    const memory scratch(
-        {{static_cast<std::int64_t>(scratchpad_bytes_)}, memory::data_type::u8, memory::dims{1}},
-        cpu_engine(), scratchpad);
+    const memory room = scratchpad_view(scratchpad, scratchpad_bytes_);
     const auto x_row_bytes = inner_ * static_cast<std::int64_t>(size_bytes(compute_));
     const auto y_row_bytes = outer_ * static_cast<std::int64_t>(size_bytes(output));
     for (std::int64_t row = 0; row < rows;) {
@@ -148,17 +171,14 @@ void TileProduct::run(std::int64_t rows,
         of(output)[size_idx]->execute(thread_stream(), {{DNNL_ARG_SRC, source},
                                                         {DNNL_ARG_WEIGHTS, weights},
                                                         {DNNL_ARG_DST, result},
-                                                        {DNNL_ARG_SCRATCHPAD, scratch}});
+                                                        {DNNL_ARG_SCRATCHPAD, room}});
         row += tile_rows;
     }
 }
 
 const TileProduct& tile_product(DType compute, std::int64_t inner, std::int64_t outer) {
-    using Key = std::tuple<DType, std::int64_t, std::int64_t>;
-    static std::mutex mutex;
-    static std::map<Key, TileProduct> products;
-    const std::lock_guard lock(mutex);
-    return products.try_emplace(Key{compute, inner, outer}, compute, inner, outer).first->second;
+    static ProductCache<TileProduct> cache;
+    return cache.get(compute, inner, outer);
 }
 
 namespace {
@@ -186,8 +206,7 @@ const dnnl::matmul& transposed_product(DType compute) {
     return of_bf16;
 }
 
-}  // namespace
-
+// The same for any sizes and strides, without transposing first.
 void add_transposed_product(ConstTensor a_TM, ConstTensor b_TN, Tensor c_MN) {
     const DType compute = a_TM.dtype();
     const std::int64_t T = a_TM.dim(0);
@@ -201,6 +220,87 @@ void add_transposed_product(ConstTensor a_TM, ConstTensor b_TN, Tensor c_MN) {
         view({{M, N}, memory::data_type::f32, memory::dims{c_MN.row_stride(), 1}}, c_MN.data());
     transposed_product(compute).execute(
         thread_stream(), {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+}
+
+// An even number of tiles of equal size, so that two threads end together.
+Pieces weight_tiles(std::int64_t N) {
+    constexpr std::int64_t kMaxRows = 256;
+    constexpr std::int64_t kMultiple = 16;
+    const std::int64_t tiles = 2 * ((N + 2 * kMaxRows - 1) / (2 * kMaxRows));
+    const std::int64_t rows = (N + tiles - 1) / tiles;
+    return {N, (rows + kMultiple - 1) / kMultiple * kMultiple};
+}
+
+}  // namespace
+
+WeightProduct::WeightProduct(DType compute, std::int64_t N, std::int64_t K)
+    : compute_(compute), K_(K), tiles_(weight_tiles(N)) {
+    const OneThread one_thread;
+    make(tiles_.size(0), of_whole_tile_);
+    make(tiles_.size(tiles_.count() - 1), of_last_tile_);
+}
+
+void WeightProduct::make(std::int64_t rows, OfSteps& primitives) {
+    dnnl::post_ops add_to_d_w;
+    add_to_d_w.append_sum();
+    dnnl::primitive_attr attributes;
+    attributes.set_post_ops(add_to_d_w);
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    for (std::size_t step_idx = 0; step_idx < kSteps.size(); ++step_idx) {
+        const dnnl::matmul::desc product(row_major(rows, kSteps[step_idx], compute_),
+                                         row_major(kSteps[step_idx], K_, compute_),
+                                         row_major(rows, K_, DType::kFloat32));
+        const dnnl::matmul::primitive_desc description(product, attributes, cpu_engine());
+        if (std::string_view(description.impl_info_str()).starts_with("brg")) {
+            primitives[step_idx].emplace(description);
+            scratchpad_bytes_ =
+                std::max(scratchpad_bytes_, description.scratchpad_desc().get_size());
+        }
+    }
+}
+
+std::size_t WeightProduct::scratch_bytes() const {
+    const std::size_t tile = static_cast<std::size_t>(tiles_.size(0) * kSteps[0]);
+    return tile * size_bytes(compute_) + scratchpad_bytes_;
+}
+
+void WeightProduct::add(
+    std::int64_t tile, ConstTensor d_y_TN, ConstTensor f_TK, Tensor d_w_NK, void* scratch) const {
+    const std::int64_t T = d_y_TN.dim(0);
+    const std::int64_t rows = tiles_.size(tile);
+    const ConstTensor d_y = d_y_TN.columns(tiles_.begin(tile), rows);
+    const Tensor d_w = d_w_NK.rows(tiles_.begin(tile), rows);
+    const OfSteps& primitives = rows == tiles_.size(0) ? of_whole_tile_ : of_last_tile_;
+    const memory result = view(row_major(rows, K_, DType::kFloat32), d_w.data());
+    std::int64_t t = 0;
+    for (std::size_t step_idx = 0; f_TK.is_contiguous() && step_idx < kSteps.size(); ++step_idx) {
+        const std::int64_t step = kSteps[step_idx];
+        if (!primitives[step_idx].has_value()) {
+            continue;
+        }
+        const Tensor transposed(scratch, compute_, Shape{rows, step});
+        void* scratchpad =
+            static_cast<std::byte*>(scratch) +
+            tiles_.size(0) * kSteps[0] * static_cast<std::int64_t>(size_bytes(compute_));
+        const memory room = scratchpad_view(scratchpad, scratchpad_bytes_);
+        for (; t + step <= T; t += step) {
+            transpose_tile(d_y.rows(t, step), transposed);
+            const memory a = view(row_major(rows, step, compute_), transposed.data());
+            const memory b = view(row_major(step, K_, compute_), f_TK.rows(t, step).data());
+            primitives[step_idx]->execute(thread_stream(), {{DNNL_ARG_SRC, a},
+                                                            {DNNL_ARG_WEIGHTS, b},
+                                                            {DNNL_ARG_DST, result},
+                                                            {DNNL_ARG_SCRATCHPAD, room}});
+        }
+    }
+    if (t < T) {
+        add_transposed_product(d_y.rows(t, T - t), f_TK.rows(t, T - t), d_w);
+    }
+}
+
+const WeightProduct& weight_product(DType compute, std::int64_t N, std::int64_t K) {
+    static ProductCache<WeightProduct> cache;
+    return cache.get(compute, N, K);
 }
 
 }  // namespace dcp::kernels::cpu
