@@ -155,8 +155,8 @@ void head_loss(Queue& queue, const HeadLoss& args) {
                 const ConstTensor f = shared.f().rows(0, rows);
                 const ConstTensor d_logits = shared.d_logits().rows(0, rows);
 #pragma omp for schedule(dynamic)
-                for (std::int64_t piece = 0; piece < weight_gradient.tiles().count(); ++piece) {
-                    weight_gradient.add(piece, d_logits, f, args.d_w_VC, own.input);
+                for (std::int64_t tile = 0; tile < weight_gradient.num_tiles(); ++tile) {
+                    weight_gradient.add(tile, d_logits, f, args.d_w_VC, own.input);
                 }
             }
         }

@@ -102,7 +102,6 @@ void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
     const std::int64_t T = args.d_y_TN.dim(0);
     const Pieces chunks{T, LinearScratch::kChunkRows};
     const WeightProduct& product = weight_product(args.weight.dtype, args.weight.N, args.weight.K);
-    const Pieces& tiles = product.tiles();
     const LinearScratch scratch(queue.threads(), args.weight, T, args.workspace.data());
 #pragma omp parallel num_threads(queue.threads())
     {
@@ -110,8 +109,8 @@ void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
         const ThreadScratch own = scratch.of_thread(omp_get_thread_num());
         if (args.mode == GradMode::kOverwrite) {
 #pragma omp for
-            for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-                clear_rows(args.d_w_NK.rows(tiles.begin(tile), tiles.size(tile)), 0);
+            for (std::int64_t row = 0; row < args.weight.N; ++row) {
+                clear_rows(args.d_w_NK.rows(row, 1), 0);
             }
         }
         for (std::int64_t chunk = 0; chunk < chunks.count(); ++chunk) {
@@ -130,7 +129,7 @@ void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
             }
             const ConstTensor d_y_TN = args.d_y_TN.rows(begin, rows);
 #pragma omp for schedule(dynamic)
-            for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+            for (std::int64_t tile = 0; tile < product.num_tiles(); ++tile) {
                 product.add(tile, d_y_TN, f_TK, args.d_w_NK, own.input);
             }
         }

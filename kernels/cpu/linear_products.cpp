@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <string_view>
 #include <tuple>
 
 #include <omp.h>
@@ -222,22 +221,36 @@ void add_transposed_product(ConstTensor a_TM, ConstTensor b_TN, Tensor c_MN) {
         thread_stream(), {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
 }
 
-// An even number of tiles of equal size, so that two threads end together.
-Pieces weight_tiles(std::int64_t N) {
-    constexpr std::int64_t kMaxRows = 256;
+// An even number of pieces of equal size, so that two threads end together.
+Pieces even_pieces(std::int64_t total, std::int64_t max_piece) {
     constexpr std::int64_t kMultiple = 16;
-    const std::int64_t tiles = 2 * ((N + 2 * kMaxRows - 1) / (2 * kMaxRows));
-    const std::int64_t rows = (N + tiles - 1) / tiles;
-    return {N, (rows + kMultiple - 1) / kMultiple * kMultiple};
+    const std::int64_t count = 2 * ((total + 2 * max_piece - 1) / (2 * max_piece));
+    const std::int64_t piece = (total + count - 1) / count;
+    return {total, (piece + kMultiple - 1) / kMultiple * kMultiple};
+}
+
+bool has_amx() {
+    const auto best = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+    return (best & needed) == needed;
 }
 
 }  // namespace
 
+// Tiles as large as the products of a layer allow: the general product copies both operands for
+// every tile. Measured on Zen 5, 1 thread, 2048 rows, bf16, K = 2048, N = 768: 442 GFLOP/s with
+// tiles of 192 x 2048, 493 with 768 x 2048, 475 with 768 x 1024.
 WeightProduct::WeightProduct(DType compute, std::int64_t N, std::int64_t K)
-    : compute_(compute), K_(K), tiles_(weight_tiles(N)) {
-    const OneThread one_thread;
-    make(tiles_.size(0), of_whole_tile_);
-    make(tiles_.size(tiles_.count() - 1), of_last_tile_);
+    : compute_(compute),
+      K_(K),
+      transposes_(compute == DType::kBFloat16 && has_amx()),
+      rows_(even_pieces(N, transposes_ ? 256 : 512)),
+      columns_{K, transposes_ || K < 2048 ? K : 1024} {
+    if (transposes_) {
+        const OneThread one_thread;
+        make(rows_.size(0), of_whole_tile_);
+        make(rows_.size(rows_.count() - 1), of_last_tile_);
+    }
 }
 
 void WeightProduct::make(std::int64_t rows, OfSteps& primitives) {
@@ -251,39 +264,32 @@ void WeightProduct::make(std::int64_t rows, OfSteps& primitives) {
                                          row_major(kSteps[step_idx], K_, compute_),
                                          row_major(rows, K_, DType::kFloat32));
         const dnnl::matmul::primitive_desc description(product, attributes, cpu_engine());
-        if (std::string_view(description.impl_info_str()).starts_with("brg")) {
-            primitives[step_idx].emplace(description);
-            scratchpad_bytes_ =
-                std::max(scratchpad_bytes_, description.scratchpad_desc().get_size());
-        }
+        primitives[step_idx].emplace(description);
+        scratchpad_bytes_ = std::max(scratchpad_bytes_, description.scratchpad_desc().get_size());
     }
 }
 
-std::size_t WeightProduct::scratch_bytes() const {
-    const std::size_t tile = static_cast<std::size_t>(tiles_.size(0) * kSteps[0]);
-    return tile * size_bytes(compute_) + scratchpad_bytes_;
+std::int64_t WeightProduct::transposed_bytes() const {
+    const auto elem_bytes = static_cast<std::int64_t>(size_bytes(compute_));
+    return transposes_ ? rows_.piece * kSteps[0] * elem_bytes : 0;
 }
 
-void WeightProduct::add(
-    std::int64_t tile, ConstTensor d_y_TN, ConstTensor f_TK, Tensor d_w_NK, void* scratch) const {
-    const std::int64_t T = d_y_TN.dim(0);
-    const std::int64_t rows = tiles_.size(tile);
-    const ConstTensor d_y = d_y_TN.columns(tiles_.begin(tile), rows);
-    const Tensor d_w = d_w_NK.rows(tiles_.begin(tile), rows);
-    const OfSteps& primitives = rows == tiles_.size(0) ? of_whole_tile_ : of_last_tile_;
+std::size_t WeightProduct::scratch_bytes() const {
+    return static_cast<std::size_t>(transposed_bytes()) + scratchpad_bytes_;
+}
+
+// As many rows of d_y as the steps allow; returns how many.
+std::int64_t WeightProduct::add_transposed(
+    const OfSteps& primitives, ConstTensor d_y, ConstTensor f_TK, Tensor d_w, void* scratch) const {
+    const std::int64_t rows = d_w.dim(0);
     const memory result = view(row_major(rows, K_, DType::kFloat32), d_w.data());
+    const memory room =
+        scratchpad_view(static_cast<std::byte*>(scratch) + transposed_bytes(), scratchpad_bytes_);
     std::int64_t t = 0;
-    for (std::size_t step_idx = 0; f_TK.is_contiguous() && step_idx < kSteps.size(); ++step_idx) {
+    for (std::size_t step_idx = 0; step_idx < kSteps.size(); ++step_idx) {
         const std::int64_t step = kSteps[step_idx];
-        if (!primitives[step_idx].has_value()) {
-            continue;
-        }
-        const Tensor transposed(scratch, compute_, Shape{rows, step});
-        void* scratchpad =
-            static_cast<std::byte*>(scratch) +
-            tiles_.size(0) * kSteps[0] * static_cast<std::int64_t>(size_bytes(compute_));
-        const memory room = scratchpad_view(scratchpad, scratchpad_bytes_);
-        for (; t + step <= T; t += step) {
+        for (; t + step <= d_y.dim(0); t += step) {
+            const Tensor transposed(scratch, compute_, Shape{rows, step});
             transpose_tile(d_y.rows(t, step), transposed);
             const memory a = view(row_major(rows, step, compute_), transposed.data());
             const memory b = view(row_major(step, K_, compute_), f_TK.rows(t, step).data());
@@ -293,8 +299,27 @@ void WeightProduct::add(
                                                             {DNNL_ARG_SCRATCHPAD, room}});
         }
     }
-    if (t < T) {
-        add_transposed_product(d_y.rows(t, T - t), f_TK.rows(t, T - t), d_w);
+    return t;
+}
+
+void WeightProduct::add(
+    std::int64_t tile, ConstTensor d_y_TN, ConstTensor f_TK, Tensor d_w_NK, void* scratch) const {
+    const std::int64_t row_piece = tile % rows_.count();
+    const std::int64_t column_piece = tile / rows_.count();
+    const std::int64_t rows = rows_.size(row_piece);
+    const std::int64_t columns = columns_.size(column_piece);
+    const std::int64_t first_column = columns_.begin(column_piece);
+    const ConstTensor d_y = d_y_TN.columns(rows_.begin(row_piece), rows);
+    const ConstTensor f = f_TK.columns(first_column, columns);
+    const Tensor d_w = d_w_NK.rows(rows_.begin(row_piece), rows).columns(first_column, columns);
+    std::int64_t done = 0;
+    if (transposes_ && f_TK.is_contiguous()) {
+        const bool is_whole = rows == rows_.piece;
+        done = add_transposed(is_whole ? of_whole_tile_ : of_last_tile_, d_y, f, d_w, scratch);
+    }
+    const std::int64_t rest = d_y.dim(0) - done;
+    if (rest > 0) {
+        add_transposed_product(d_y.rows(done, rest), f.rows(done, rest), d_w);
     }
 }
 

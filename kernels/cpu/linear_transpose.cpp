@@ -3,7 +3,6 @@
 // matrix are a power of two apart and would push each other out of the first-level cache.
 #include "kernels/cpu/linear_transpose.hpp"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu/hwy_targets.hpp"
@@ -126,8 +125,8 @@ void transpose_all(Rows<const Element*> x, Rows<Element*> y, std::int64_t T, std
     constexpr auto kSide = static_cast<std::int64_t>(64 / sizeof(Element));
     const std::int64_t whole_T = T / kSide * kSide;
     const std::int64_t whole_M = M / kSide * kSide;
-    for (std::int64_t m = 0; m < whole_M; m += kSide) {
-        for (std::int64_t t = 0; t < whole_T; t += kSide) {
+    for (std::int64_t t = 0; t < whole_T; t += kSide) {
+        for (std::int64_t m = 0; m < whole_M; m += kSide) {
             transpose_square(x, y, {t, m});
         }
     }
@@ -144,22 +143,11 @@ void transpose_all(Rows<const Element*> x, Rows<Element*> y, std::int64_t T, std
 
 #endif
 
-template <class Element>
-void transpose_and_pad(const ConstTensor& x, const Tensor& y) {
-    const std::int64_t T = x.dim(0);
-    const std::int64_t M = x.dim(1);
-    const auto to = rows_of<Element>(y);
-    transpose_all<Element>(rows_of<Element>(x), to, T, M);
-    for (std::int64_t m = 0; m < M; ++m) {
-        std::fill(to[m] + T, to[m] + y.dim(1), Element(0.0F));
-    }
-}
-
 void transpose(ConstTensor x, Tensor y) {
     if (x.dtype() == DType::kBFloat16) {
-        transpose_and_pad<BFloat16>(x, y);
+        transpose_all<BFloat16>(rows_of<BFloat16>(x), rows_of<BFloat16>(y), x.dim(0), x.dim(1));
     } else {
-        transpose_and_pad<float>(x, y);
+        transpose_all<float>(rows_of<float>(x), rows_of<float>(y), x.dim(0), x.dim(1));
     }
 }
 
