@@ -249,13 +249,12 @@ HWY_INLINE Rows<AnyElements<std::byte>> any_rows_of(const Tensor& tensor) {
 }
 
 // Calls kernel(Rows...) for the tensors: compiled for all fp32, for all bf16, and once more for any
-// mixture, where every load tests the type (a branch that is always predicted). A tensor that is
-// absent fits every case.
+// mixture, where every load tests the type (a branch that is always predicted).
 template <class Kernel, class... Tensors>
 HWY_INLINE void with_rows(Kernel kernel, const Tensors&... tensors) {
-    if (((!tensors || tensors.dtype() == DType::kFloat32) && ...)) {
+    if (((tensors.dtype() == DType::kFloat32) && ...)) {
         kernel(rows_of<float>(tensors)...);
-    } else if (((!tensors || tensors.dtype() == DType::kBFloat16) && ...)) {
+    } else if (((tensors.dtype() == DType::kBFloat16) && ...)) {
         kernel(rows_of<BFloat16>(tensors)...);
     } else {
         kernel(any_rows_of(tensors)...);
