@@ -25,8 +25,8 @@ Pieces row_blocks(std::int64_t T, std::int64_t V) {
     return {T, std::clamp(fitting, kTile, kMaxBlockRows)};
 }
 
-// The tiles of a block of `rows` rows. A row of logits is a hundred times longer than a row of x, so
-// they are shorter than elsewhere.
+// The tiles of a block of `rows` rows. A row of logits is a hundred times longer than a row of x,
+// so they are shorter than elsewhere.
 Pieces block_tiles(const Pieces& blocks, std::int64_t rows) {
     return {rows, std::min(blocks.total, blocks.piece) >= 256 ? 64 : 32};
 }
@@ -131,7 +131,8 @@ void head_loss(Queue& queue, const HeadLoss& args) {
     const PreparedWeight weight(args.weight);
     const std::int64_t T = args.input.x.dim(0);
     const Pieces blocks = row_blocks(T, args.weight.N);
-    const Pieces weight_pieces = weight_tiles(args.weight.N);
+    const WeightProduct& weight_gradient =
+        weight_product(args.weight.dtype, args.weight.N, args.weight.K);
     const HeadScratch shared(queue.threads(), args.weight, T,
                              Carver(Carver::align(args.workspace.data())));
     std::int64_t tiles_before = 0;
@@ -154,11 +155,8 @@ void head_loss(Queue& queue, const HeadLoss& args) {
                 const ConstTensor f = shared.f().rows(0, rows);
                 const ConstTensor d_logits = shared.d_logits().rows(0, rows);
 #pragma omp for schedule(dynamic)
-                for (std::int64_t index = 0; index < weight_pieces.count(); ++index) {
-                    const std::int64_t first = weight_pieces.begin(index);
-                    const std::int64_t count = weight_pieces.size(index);
-                    add_transposed_product(d_logits.columns(first, count), f,
-                                           args.d_w_VC.rows(first, count));
+                for (std::int64_t tile = 0; tile < weight_gradient.num_tiles(); ++tile) {
+                    weight_gradient.add(tile, d_logits, f, args.d_w_VC, own.input);
                 }
             }
         }

@@ -96,29 +96,21 @@ void linear_backward_input(Queue& queue, const LinearBackwardInput& args) {
     }
 }
 
-// About 200 rows of d_w a tile, and a multiple of four tiles of equal size.
-Pieces weight_tiles(std::int64_t N) {
-    constexpr std::int64_t kMaxRows = 256;
-    constexpr std::int64_t kMultiple = 16;
-    const std::int64_t tiles = 4 * ((N + 4 * kMaxRows - 1) / (4 * kMaxRows));
-    const std::int64_t rows = (N + tiles - 1) / tiles;
-    return {N, (rows + kMultiple - 1) / kMultiple * kMultiple};
-}
-
 void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
     constexpr std::int64_t kInputRows = 64;
     const LinearInput& input = args.input;
     const std::int64_t T = args.d_y_TN.dim(0);
     const Pieces chunks{T, LinearScratch::kChunkRows};
-    const Pieces tiles = weight_tiles(args.weight.N);
+    const WeightProduct& product = weight_product(args.weight.dtype, args.weight.N, args.weight.K);
     const LinearScratch scratch(queue.threads(), args.weight, T, args.workspace.data());
 #pragma omp parallel num_threads(queue.threads())
     {
         const OneThread one_thread;
+        const ThreadScratch own = scratch.of_thread(omp_get_thread_num());
         if (args.mode == GradMode::kOverwrite) {
 #pragma omp for
-            for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-                clear_rows(args.d_w_NK.rows(tiles.begin(tile), tiles.size(tile)), 0);
+            for (std::int64_t row = 0; row < args.weight.N; ++row) {
+                clear_rows(args.d_w_NK.rows(row, 1), 0);
             }
         }
         for (std::int64_t chunk = 0; chunk < chunks.count(); ++chunk) {
@@ -137,10 +129,8 @@ void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
             }
             const ConstTensor d_y_TN = args.d_y_TN.rows(begin, rows);
 #pragma omp for schedule(dynamic)
-            for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-                const std::int64_t first = tiles.begin(tile);
-                add_transposed_product(d_y_TN.columns(first, tiles.size(tile)), f_TK,
-                                       args.d_w_NK.rows(first, tiles.size(tile)));
+            for (std::int64_t tile = 0; tile < product.num_tiles(); ++tile) {
+                product.add(tile, d_y_TN, f_TK, args.d_w_NK, own.input);
             }
         }
     }

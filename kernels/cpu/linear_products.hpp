@@ -15,6 +15,7 @@
 
 #include "core/base/dtype.hpp"
 #include "core/base/tensor.hpp"
+#include "kernels/cpu/linear_workspace.hpp"
 
 namespace dcp::kernels::cpu {
 
@@ -81,8 +82,45 @@ private:
 // From a cache of the process, made at the first call; the reference stays valid. Thread-safe.
 const TileProduct& tile_product(DType compute, std::int64_t inner, std::int64_t outer);
 
-// c[M, N] += a[T, M]^T b[T, N]; views of two dimensions, rows may be strided; a and b in the
-// compute type, c fp32. One primitive for all sizes.
-void add_transposed_product(ConstTensor a_TM, ConstTensor b_TN, Tensor c_MN);
+// d_w[N, K] += d_y[T, N]^T f[T, K], a tile of d_w at a time: what threads share.
+//
+// With AMX, d_y is transposed in scratch first, for only then oneDNN uses AMX well. Elsewhere its
+// general product copies as it goes and is as fast.
+class WeightProduct {
+public:
+    WeightProduct(DType compute, std::int64_t N, std::int64_t K);
+
+    std::int64_t num_tiles() const { return rows_.count() * columns_.count(); }
+    // d_y and f in the compute type, rows may be strided; d_w fp32 and dense.
+    void add(std::int64_t tile,
+             ConstTensor d_y_TN,
+             ConstTensor f_TK,
+             Tensor d_w_NK,
+             void* scratch) const;
+    std::size_t scratch_bytes() const;
+
+private:
+    // Numbers of rows of d_y that a primitive for transposed d_y sums over.
+    static constexpr std::array<std::int64_t, 5> kSteps = {512, 256, 128, 64, 32};
+    using OfSteps = std::array<std::optional<dnnl::matmul>, kSteps.size()>;
+
+    void make(std::int64_t rows, OfSteps& primitives);
+    std::int64_t add_transposed(const OfSteps& primitives,
+                                ConstTensor d_y,
+                                ConstTensor f_TK,
+                                Tensor d_w,
+                                void* scratch) const;
+    std::int64_t transposed_bytes() const;
+
+    DType compute_;
+    std::int64_t K_;
+    bool transposes_;
+    Pieces rows_;
+    Pieces columns_;
+    OfSteps of_whole_tile_;
+    OfSteps of_last_tile_;
+    std::size_t scratchpad_bytes_ = 0;
+};
+const WeightProduct& weight_product(DType compute, std::int64_t N, std::int64_t K);
 
 }  // namespace dcp::kernels::cpu

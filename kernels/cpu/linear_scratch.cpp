@@ -17,16 +17,18 @@ std::int64_t forward_bytes(const TileProduct& forward) {
 }  // namespace
 
 ThreadScratch carve_thread(Carver& carver, const LinearWeight& weight) {
-    const std::int64_t columns = std::max(weight.N, weight.K);
     const auto& forward = tile_product(weight.dtype, weight.K, weight.N);
     const auto& backward = tile_product(weight.dtype, weight.N, weight.K);
-    const std::size_t for_onednn =
+    const auto& gradient = weight_product(weight.dtype, weight.N, weight.K);
+    const std::int64_t tile_elems = TileProduct::kMaxRows * std::max(weight.N, weight.K);
+    const auto input_bytes = tile_elems * static_cast<std::int64_t>(size_bytes(weight.dtype));
+    const std::size_t scratchpad_bytes =
         std::max(forward.scratchpad_bytes(), backward.scratchpad_bytes());
-    const Shape tile{TileProduct::kMaxRows, columns};
     ThreadScratch scratch;
-    scratch.input = carver.tensor(weight.dtype, tile).data();
-    scratch.output = carver.tensor(DType::kFloat32, tile).data();
-    scratch.scratchpad = carver.bytes(static_cast<std::int64_t>(for_onednn));
+    scratch.input =
+        carver.bytes(std::max(input_bytes, static_cast<std::int64_t>(gradient.scratch_bytes())));
+    scratch.output = carver.tensor(DType::kFloat32, {tile_elems}).data();
+    scratch.scratchpad = carver.bytes(static_cast<std::int64_t>(scratchpad_bytes));
     return scratch;
 }
 

@@ -24,7 +24,7 @@ struct PreparedWeight {
 
 // One thread's tiles: what a product reads, what it writes, and room for oneDNN itself.
 struct ThreadScratch {
-    void* input = nullptr;
+    void* input = nullptr;  // or what the gradient of a weight needs
     void* output = nullptr;
     void* scratchpad = nullptr;
 

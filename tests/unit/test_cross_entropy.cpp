@@ -1,6 +1,7 @@
 // Softmax cross-entropy and the embedding, the two ends of a language model.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tests/support/compare.hpp"
@@ -77,6 +78,8 @@ TEST_CASE("cross-entropy matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("cross-entropy of extreme logits", "[unit]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const UseInstructionSet use(instruction_set);
     Queue queue = Queue::cpu(1);
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -95,6 +98,15 @@ TEST_CASE("cross-entropy of extreme logits", "[unit]") {
     CHECK(losses[3] == 0);
     CHECK(Values(gradient.begin(), gradient.begin() + 6) == Values{0, 0, 0, 1, 0, -1});
     CHECK(Values(gradient.end() - 3, gradient.end()) == Values{0, 0, 0});
+
+    // Any NaN, at any place, shows in the loss: these have all bits set.
+    auto nan_among_numbers = random_tensor(kFp32, {1, 100}, 1);
+    const auto at = GENERATE(as<std::int64_t>{}, 0, 50, 99);
+    std::memset(nan_among_numbers.tensor().as<float>() + at, 0xff, 4);
+    kernels::cross_entropy(queue,
+                           {nan_among_numbers, int_tensor({7}), {}, loss.tensor().rows(0, 1), {}});
+    CAPTURE(at, instruction_set_name(instruction_set));
+    CHECK(std::isnan(loss.values()[0]));
 }
 
 TEST_CASE("cross-entropy gives the same bits on any number of threads", "[unit]") {
