@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBufferBytes = 1024 * 1024;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 // A sequence's length is an int32 in the index; a longer document gets several sequences.
 constexpr std::int64_t kMaxSequenceTokens = std::int64_t{1} << 30;
 

@@ -16,7 +16,7 @@
 namespace dcp::data {
 namespace {
 
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 
 bool is_gzip(std::span<const unsigned char> bytes) {
     return bytes.size() >= 3 && bytes[0] == 0x1f && bytes[1] == 0x8b && bytes[2] == 8;

@@ -62,8 +62,7 @@ std::int64_t find_outside(const std::byte* start,
                           std::int64_t high) {
     const T* tokens = reinterpret_cast<const T*>(start);
     const auto is_outside = [=](T token) {
-        const auto value = static_cast<std::int64_t>(token);
-        return value < low || value > high;
+        return std::cmp_less(token, low) || std::cmp_greater(token, high);
     };
     return std::find_if(tokens, tokens + count, is_outside) - tokens;
 }
