@@ -1,0 +1,29 @@
+// What `auto` means here: the device, element type, threads and memory that a run will use, from
+// the configuration and the machine.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/dtype.hpp"
+#include "core/config/config.hpp"
+
+namespace dcp::train {
+
+struct Machine {
+    int threads = 1;
+    DType compute = DType::kFloat32;
+    std::int64_t budget_bytes = 0;
+};
+
+// UnsupportedError when something explicit cannot be had: a GPU in a build without CUDA, bf16 on a
+// processor without bf16 products.
+Machine resolve_machine(config::Device device,
+                        config::ComputeType dtype,
+                        std::int64_t threads,
+                        std::int64_t budget_bytes);
+
+// Processors that this process may use: its affinity mask, less where the control group allows less
+// time.
+int available_processors();
+
+}  // namespace dcp::train

@@ -1,0 +1,114 @@
+#include "core/train/report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "core/base/units.hpp"
+
+namespace dcp::train {
+
+std::string to_json(const IterationReport& report, const Arena& arena) {
+    nlohmann::ordered_json object{{"iteration", report.iteration},
+                                  {"loss", report.loss},
+                                  {"grad_norm", report.grad_norm},
+                                  {"lr", report.learning_rate},
+                                  {"tokens", report.tokens},
+                                  {"sequences", report.sequences.size()},
+                                  {"micro_batches", report.micro_batches},
+                                  {"seconds", report.seconds},
+                                  {"tokens_per_second", report.tokens_per_second()},
+                                  {"flops_per_second", report.flops_per_second()},
+                                  {"peak_bytes", report.peak_bytes}};
+    for (int index = 0; index < kNumMemoryCategories; ++index) {
+        const auto category = static_cast<MemoryCategory>(index);
+        object["peak_bytes_by_category"][std::string(name(category))] = arena.peak_bytes(category);
+    }
+    if (report.validation_loss) {
+        object["validation_loss"] = *report.validation_loss;
+    }
+    return object.dump();
+}
+
+std::string samples_to_json(const IterationReport& report) {
+    return nlohmann::ordered_json{{"iteration", report.iteration}, {"sequences", report.sequences}}
+        .dump();
+}
+
+Console::Console(std::int64_t iterations, double peak_flops_per_second)
+    : iterations_(iterations),
+      peak_flops_per_second_(peak_flops_per_second),
+      is_terminal_(isatty(STDOUT_FILENO) == 1) {}
+
+void Console::line(const std::string& text) const {
+    fmt::print("{}{}\n", is_terminal_ ? "\r\x1b[K" : "", text);
+    std::fflush(stdout);
+}
+
+std::string Console::eta(const IterationReport& report) const {
+    const double mean_seconds = total_seconds_ / static_cast<double>(report.iteration);
+    return format_seconds(mean_seconds * static_cast<double>(iterations_ - report.iteration));
+}
+
+void Console::iteration(const IterationReport& report) {
+    total_seconds_ += report.seconds;
+    const std::string validation =
+        report.validation_loss ? fmt::format(", validation {:.4f}", *report.validation_loss) : "";
+    line(fmt::format(
+        "iteration {}/{}  loss {:.4f}{}  norm {:.3f}  lr {:.2e}  {} tokens/s  {:.3f} TFLOP/s "
+        "({:.0f} %)  peak {}  ETA {}",
+        report.iteration, iterations_, report.loss, validation, report.grad_norm,
+        report.learning_rate, format_count(static_cast<std::int64_t>(report.tokens_per_second())),
+        report.flops_per_second() * 1e-12, 100 * report.flops_per_second() / peak_flops_per_second_,
+        format_bytes(report.peak_bytes), eta(report)));
+    if (is_terminal_) {
+        draw_bar(report);
+    }
+}
+
+void Console::draw_bar(const IterationReport& report) const {
+    constexpr std::int64_t kWidth = 40;
+    const std::int64_t filled = kWidth * report.iteration / iterations_;
+    fmt::print("[{:#<{}}{:.<{}}] {} %", "", filled, "", kWidth - filled,
+               100 * report.iteration / iterations_);
+    if (report.iteration == iterations_) {
+        fmt::print("\n");
+    }
+    std::fflush(stdout);
+}
+
+std::string format_profile(const OpProfile& profile,
+                           double total_seconds,
+                           double peak_flops_per_second) {
+    std::vector<std::pair<std::string, OpProfile::Entry>> rows(profile.entries().begin(),
+                                                               profile.entries().end());
+    std::sort(rows.begin(), rows.end(),
+              [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+    std::string table = fmt::format("{:<26}{:>10}{:>9}{:>9}{:>12}{:>10}\n", "operation", "seconds",
+                                    "share", "calls", "GFLOP/s", "of peak");
+    double measured = 0;
+    double flops = 0;
+    const auto add_row = [&](std::string_view op, double seconds, std::string_view calls,
+                             double row_flops) {
+        table += fmt::format("{:<26}{:>10.3f}{:>8.1f}%{:>9}", op, seconds,
+                             100 * seconds / total_seconds, calls);
+        if (row_flops > 0) {
+            table += fmt::format("{:>12.1f}{:>9.0f}%", row_flops / seconds * 1e-9,
+                                 100 * row_flops / seconds / peak_flops_per_second);
+        }
+        table += '\n';
+    };
+    for (const auto& [op, entry] : rows) {
+        measured += entry.seconds;
+        flops += entry.flops;
+        add_row(op, entry.seconds, std::to_string(entry.calls), entry.flops);
+    }
+    add_row("(between operations)", total_seconds - measured, "", 0);
+    add_row("all", total_seconds, "", flops);
+    return table;
+}
+
+}  // namespace dcp::train

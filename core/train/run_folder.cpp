@@ -1,0 +1,113 @@
+#include "core/train/run_folder.hpp"
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "core/base/atomic_file.hpp"
+#include "core/base/errors.hpp"
+
+namespace dcp::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array kRunFiles{"config.yaml", "metrics.jsonl", "samples.jsonl", "weights"};
+
+[[noreturn]] void fail(std::string_view action, std::string_view path) {
+    throw IoError(
+        fmt::format("cannot {} '{}': {}", action, path, std::generic_category().message(errno)));
+}
+
+void write_all(int descriptor, std::string_view text, std::string_view path) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(descriptor, text.data(), text.size());
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0) {
+            fail("write", path);
+        }
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
+// Moves what an earlier run left into the first unused FOLDER/earlier-N; returns that folder, or
+// nothing when there was nothing.
+std::string move_earlier_run(const fs::path& folder) {
+    fs::path target;
+    for (const char* name : kRunFiles) {
+        if (!fs::exists(folder / name)) {
+            continue;
+        }
+        for (int number = 1; target.empty(); ++number) {
+            const fs::path candidate = folder / fmt::format("earlier-{}", number);
+            if (fs::create_directory(candidate)) {
+                target = candidate;
+            }
+        }
+        fs::rename(folder / name, target / name);
+    }
+    return target.string();
+}
+
+}  // namespace
+
+LineFile::LineFile(std::string path)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) {
+        fail("open", path_);
+    }
+}
+
+LineFile::~LineFile() {
+    ::close(descriptor_);
+}
+
+void LineFile::append(std::string_view line) {
+    write_all(descriptor_, fmt::format("{}\n", line), path_);
+}
+
+RunFolder::RunFolder(const std::string& path) : path_(path) {
+    try {
+        fs::create_directories(path_);
+        lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (lock_ < 0) {
+            fail("open the run folder", path_);
+        }
+        if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+            throw ConfigError(
+                fmt::format("another process is training in run.folder '{}': choose another folder "
+                            "or wait for it",
+                            path_));
+        }
+        earlier_ = move_earlier_run(path_);
+    } catch (const fs::filesystem_error& error) {
+        throw IoError(
+            fmt::format("cannot prepare run.folder '{}': {}", path_, error.code().message()));
+    }
+}
+
+RunFolder::~RunFolder() {
+    if (lock_ >= 0) {
+        ::close(lock_);
+    }
+}
+
+std::string RunFolder::file(std::string_view name) const {
+    return (fs::path(path_) / name).string();
+}
+
+void RunFolder::write(std::string_view name, std::string_view text) const {
+    write_file_atomically(file(name), text);
+}
+
+}  // namespace dcp::train

@@ -1,0 +1,50 @@
+// The folder a run writes into. One process at a time; what an earlier run left there is moved
+// aside, never overwritten.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dcp::train {
+
+// A file that grows by whole lines. Each line is with the operating system when append() returns;
+// IoError names the file otherwise.
+class LineFile {
+public:
+    explicit LineFile(std::string path);
+    ~LineFile();
+    LineFile(const LineFile&) = delete;
+    LineFile& operator=(const LineFile&) = delete;
+
+    void append(std::string_view line);  // without its newline
+
+private:
+    std::string path_;
+    int descriptor_;
+};
+
+class RunFolder {
+public:
+    // Makes the folder and takes its lock, which lasts as long as this object. Files of an earlier
+    // run (config.yaml, metrics.jsonl, samples.jsonl, weights) go to FOLDER/earlier-N. ConfigError
+    // when another process runs there; IoError when it cannot be written.
+    explicit RunFolder(const std::string& path);
+    ~RunFolder();
+    RunFolder(const RunFolder&) = delete;
+    RunFolder& operator=(const RunFolder&) = delete;
+
+    std::string file(std::string_view name) const;
+    const std::string& earlier() const {
+        return earlier_;
+    }  // where an earlier run's files went; empty: there were none
+
+    // Written beside its place and renamed, so that no reader ever sees half of it.
+    void write(std::string_view name, std::string_view text) const;
+
+private:
+    std::string path_;
+    std::string earlier_;
+    int lock_ = -1;
+};
+
+}  // namespace dcp::train

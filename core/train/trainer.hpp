@@ -1,0 +1,93 @@
+// The trainer: one object holds what lives as long as a run, run_iteration() is design section 4 on
+// one rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/arena.hpp"
+#include "core/base/queue.hpp"
+#include "core/config/config.hpp"
+#include "core/data/sampler.hpp"
+#include "core/data/sequences.hpp"
+#include "core/model/transformer.hpp"
+#include "core/train/batch_loader.hpp"
+#include "core/train/evaluator.hpp"
+#include "core/train/machine.hpp"
+#include "core/train/optimizer.hpp"
+#include "core/train/report.hpp"
+#include "core/train/schedule.hpp"
+
+namespace dcp::train {
+
+class Trainer {
+public:
+    // Opens the data, makes or loads the weights, and checks that the largest micro-batch fits
+    // memory.budget: everything that can be wrong with a configuration is found here (ConfigError,
+    // DataError, UnsupportedError), before anything is trained.
+    explicit Trainer(const config::Config& config);
+
+    // Trains the next global batch; iterations count from 1. NonFiniteError leaves weights and
+    // optimizer as they were.
+    IterationReport run_iteration(std::int64_t iteration);
+
+    // Token-mean loss of the held-out sequences; there must be some.
+    double validate();
+    bool can_validate() const { return !validation_.empty(); }
+
+    // Loss of the byte-frequency model on the held-out sequences (on the training sequences where
+    // none are held out).
+    double frequency_loss() const;
+
+    // Weights folder in the Hugging Face layout; IoError names a file that cannot be written.
+    void save_weights(const std::string& folder);
+
+    const Machine& machine() const { return machine_; }
+    const data::SequenceTable& table() const { return *table_; }
+    const data::Split& split() const { return *split_; }
+    std::int64_t num_validation() const { return static_cast<std::int64_t>(validation_.size()); }
+    std::int64_t micro_batch_tokens() const { return micro_batch_tokens_; }
+    std::int64_t predicted_peak_bytes() const { return predicted_peak_bytes_; }
+    Queue& queue() { return queue_; }
+    Arena& arena() { return arena_; }
+    model::Transformer& model() { return *model_; }
+
+private:
+    void open_data();
+    void make_model();
+    void check_memory();
+    std::int64_t longest_sequence() const;
+    void train_micro_batches(const std::vector<std::int64_t>& sequences, IterationReport& report);
+    [[noreturn]] void fail_not_finite(std::int64_t iteration,
+                                      const std::string& what,
+                                      const std::vector<std::int64_t>& sequences);
+
+    config::Config config_;
+    Machine machine_;
+    Queue queue_;
+    Arena arena_;
+    std::unique_ptr<data::SequenceTable> table_;
+    std::unique_ptr<data::SequenceTable>
+        validation_table_;  // of data.validation; validation_documents are part of table_
+    std::unique_ptr<data::Split> split_;
+    std::unique_ptr<data::Sampler> sampler_;
+    std::vector<std::int64_t> validation_;
+    std::int64_t micro_batch_tokens_ = 0;
+    std::int64_t predicted_peak_bytes_ = 0;
+    std::unique_ptr<model::Transformer> model_;
+    std::unique_ptr<Optimizer> optimizer_;
+    std::unique_ptr<BatchLoader> loader_;
+    std::unique_ptr<Evaluator> evaluator_;
+    Schedule schedule_;
+};
+
+struct TrainOptions {
+    bool profile_ops = false;
+};
+
+// `dcp train`: the whole run, from an empty folder to weights. Returns when all iterations are done
+// or a signal asked to stop.
+void run_training(const config::Config& config, const TrainOptions& options);
+
+}  // namespace dcp::train
