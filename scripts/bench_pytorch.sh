@@ -4,6 +4,7 @@
 # --threads 1 --lengths FILE --rounds 3 --torch-only ...; --help lists them.
 # PyTorch comes from a virtual environment in build/venv, made here, or from the one that
 # DCP_TORCH_VENV names. Where PyTorch cannot be had, the comparison is skipped with a message.
+# shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034  # read by the scripts that source this
 # Sourced by the other scripts: where the repository is, how they speak, and how Debian packages
 # that are missing get installed. Nothing is downloaded and nothing printed when all are there.
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # From a fresh clone to a transformer that has learned from real documents, in a few minutes on two
 # cores: installs what is missing, builds, imports documentation that is on this machine, trains.
-# Running it again reuses the build and the data. Takes no arguments; settings of `dcp train` can be
-# added (scripts/quickstart.sh --set run.iterations=500).
+# Running it again reuses the build and the data. Arguments go to `dcp train`, for example
+# --set run.iterations=500.
+# shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
 
@@ -13,11 +14,11 @@ dcp=build/cpu/dcp
 # is plain files of 1 kB to 500 kB. Sorted, so that the same machine gives the same dataset.
 list_documents() {
     local pages
-    pages="$(find /usr/share/man/man[1-8] -type f -name '*.gz' -size +0 2>/dev/null | sort)"
+    pages="$(find /usr/share/man/man[1-8] -type f -name '*.gz' -size +0 2>/dev/null | sort || true)"
     if (($(wc -l <<<"$pages") >= 500)); then
         echo "$pages"
     else
-        find /usr/share/perl /usr/lib/*/perl -type f -name '*.pod' | sort
+        find /usr/share/perl /usr/lib/*/perl -type f -name "*.pod" 2>/dev/null | sort || true
     fi
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the quickstart and puts the end of what it printed into README.md, so that the output shown
 # there is always of a real run.
+# shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
 

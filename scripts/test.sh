@@ -3,6 +3,7 @@
 # With --all, what continuous integration runs: formatting, clang-tidy, the unit tests under the
 # address and undefined-behaviour sanitizers, the command-line and long tests. The last summary is
 # that of the main test run.
+# shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
 

@@ -17,6 +17,18 @@
 namespace dcp {
 namespace {
 
+constexpr const char* kDescription = R"(Make a dataset of text files
+
+Every file becomes one document: its bytes as tokens 0 to 255, then 256 for the end of
+the document; train on it with model.vocab 257. Paths are taken in the order given, the
+files of a folder in the order of their names' bytes. Empty files, links to files that
+are in already, links to folders and whatever is not a file are left out and counted;
+a broken .gz ends the import. PREFIX must lie outside the folders that are read.)";
+
+constexpr const char* kExamples = R"(Examples:
+  dcp data import --out data/manpages /usr/share/man/man1 /usr/share/man/man3
+  dcp data import --out data/books ~/books/*.txt.gz)";
+
 // Progress on stderr: on a terminal one line that is written over, elsewhere (a log) a line now and
 // then.
 class ProgressLine {
@@ -104,7 +116,7 @@ void add_data_import(CLI::App& parent) {
         std::vector<std::string> inputs;
     };
     const auto options = std::make_shared<Options>();
-    CLI::App* import = parent.add_subcommand("import", "Make a dataset of text files");
+    CLI::App* import = parent.add_subcommand("import", kDescription);
     import
         ->add_option("--out", options->out,
                      "The dataset to write, PREFIX.bin and PREFIX.idx; an older\n"
@@ -116,16 +128,7 @@ void add_data_import(CLI::App& parent) {
                      "Files, and folders with all in them; .gz is decompressed")
         ->type_name("")
         ->required();
-    import->footer(
-        "Every file becomes one document: its bytes as tokens 0 to 255, then 256 for the end of\n"
-        "the document; train on it with model.vocab 257. Paths are taken in the order given, the\n"
-        "files of a folder in the order of their names' bytes. Empty files, links to files that\n"
-        "are in already, links to folders and whatever is not a file are left out and counted;\n"
-        "a broken .gz ends the import. PREFIX must lie outside the folders that are read.\n"
-        "\n"
-        "Examples:\n"
-        "  dcp data import --out data/manpages /usr/share/man/man1 /usr/share/man/man3\n"
-        "  dcp data import --out data/books ~/books/*.txt.gz");
+    import->footer(kExamples);
     import->callback([options] { run_import(options->out, options->inputs);
 });
 }  // namespace dcp

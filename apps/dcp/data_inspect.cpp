@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,10 +24,20 @@
 namespace dcp {
 namespace {
 
+constexpr const char* kDescription = R"(Show what is in a dataset: counts, lengths, first documents
+
+All files are checked as `dcp train` checks them and read once. The tokens of a sequence
+are its (input, target) pairs: a document of n tokens gives n - 1. With several datasets
+the lengths are those of all of them together.)";
+
+constexpr const char* kExamples = R"(Examples:
+  dcp data inspect data/manpages --max-tokens 8192
+  dcp data inspect fineweb_train_000001.bin --vocab 50257)";
+
 struct Options {
     std::vector<std::string> datasets;
-    std::int64_t max_tokens = 0;  // 0: documents are not split
-    std::int64_t vocab = 0;
+    std::optional<std::int64_t> max_tokens;  // none: documents are not split
+    std::optional<std::int64_t> vocab;
 };
 
 // Number of bytes of the UTF-8 letter that starts here, 0 where none does.
@@ -185,18 +196,20 @@ void print_lengths(const data::SequenceTable& table, bool is_split) {
 }
 
 void run_inspect(const Options& options) {
+    require_positive("--max-tokens", options.max_tokens);
+    require_positive("--vocab", options.vocab);
     std::vector<data::TokenStore> stores;
     for (const std::string& path : options.datasets) {
-        stores.emplace_back(path, options.vocab);
+        stores.emplace_back(path, options.vocab.value_or(0));
         print_store(stores.back());
     }
-    const bool is_split = options.max_tokens > 0;
+    const bool is_split = options.max_tokens.has_value();
     print_lengths(
-        data::SequenceTable(std::move(stores), is_split ? options.max_tokens
-                                                        : std::numeric_limits<std::int64_t>::max()),
+        data::SequenceTable(std::move(stores),
+                            options.max_tokens.value_or(std::numeric_limits<std::int64_t>::max())),
         is_split);
-    if (options.vocab > 0) {
-        fmt::print("\nevery token is in the vocabulary of {}\n", format_count(options.vocab));
+    if (options.vocab) {
+        fmt::print("\nevery token is in the vocabulary of {}\n", format_count(*options.vocab));
     }
 }
 
@@ -204,34 +217,23 @@ void run_inspect(const Options& options) {
 
 void add_data_inspect(CLI::App& parent) {
     const auto options = std::make_shared<Options>();
-    CLI::App* inspect = parent.add_subcommand(
-        "inspect", "Show what is in a dataset: counts, lengths, first documents");
+    CLI::App* inspect = parent.add_subcommand("inspect", kDescription);
     inspect
         ->add_option("DATASET", options->datasets,
                      "PREFIX of PREFIX.bin and PREFIX.idx, or an llm.c shard")
         ->type_name("")
         ->required();
     inspect
-        ->add_option(
-            "--max-tokens", options->max_tokens,
-            "Split longer documents, as data.max_tokens does in training; without it they\n"
-            "stay whole")
-        ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->add_option("--max-tokens", options->max_tokens,
+                     "Split longer documents, as data.max_tokens does in\n"
+                     "training; without it they stay whole")
+        ->type_name("N");
     inspect
         ->add_option("--vocab", options->vocab,
                      "Check that every token is below this, as training does\n"
                      "with model.vocab")
-        ->type_name("V")
-        ->check(CLI::PositiveNumber);
-    inspect->footer(
-        "All files are checked as `dcp train` checks them and read once. The tokens of a sequence\n"
-        "are its (input, target) pairs: a document of n tokens gives n - 1. With several datasets\n"
-        "the lengths are those of all of them together.\n"
-        "\n"
-        "Examples:\n"
-        "  dcp data inspect data/manpages --max-tokens 8192\n"
-        "  dcp data inspect fineweb_train_000001.bin --vocab 50257");
+        ->type_name("V");
+    inspect->footer(kExamples);
     inspect->callback([options] { run_inspect(*options); });
 }
 

@@ -1,7 +1,7 @@
 #include "core/base/mapped_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -38,6 +38,10 @@ public:
 private:
     int number_;
 };
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace
 
@@ -83,9 +87,17 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 bool is_git_lfs_pointer(std::span<const std::byte> bytes) {
-    constexpr std::string_view kStart = "version https://git-lfs";
-    return bytes.size() >= kStart.size() &&
-           std::memcmp(bytes.data(), kStart.data(), kStart.size()) == 0;
+    return as_text(bytes).starts_with("version https://git-lfs");
+}
+
+bool looks_like_text(std::span<const std::byte> bytes) {
+    const auto sample = as_text(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
+    const auto is_control = [](char letter) {
+        const auto code = static_cast<unsigned char>(letter);
+        return (code < 32 && code != '\n' && code != '\r' && code != '\t' && code != '\f') ||
+               code == 127;
+    };
+    return !sample.empty() && std::none_of(sample.begin(), sample.end(), is_control);
 }
 
 }  // namespace dcp

@@ -1,5 +1,5 @@
-// A file mapped for reading. Nothing is read before it is touched, so a file of any size opens at
-// once and only the pages in use occupy memory, shared by all processes of a node.
+// A file mapped for reading. Nothing is read before it is touched, so a file of any size opens
+// at once and only the pages in use occupy memory, shared by all processes of a node.
 //
 // The mapping is of the file as it was when opened: renaming a new file over it changes nothing
 // here, cutting it short while mapped ends the process (SIGBUS), as for every reader of that kind.
@@ -31,5 +31,8 @@ private:
 
 // A git-lfs pointer stands where `git lfs pull` has not put the file yet: a text of some 130 bytes.
 bool is_git_lfs_pointer(std::span<const std::byte> bytes);
+
+// Mostly printable text rather than tokens or an index; for messages only.
+bool looks_like_text(std::span<const std::byte> bytes);
 
 }  // namespace dcp

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
 
 namespace dcp::data {
@@ -42,19 +43,6 @@ std::string with_folder(const std::string& prefix) {
             fmt::format("{}: cannot make this folder: {}", folder_of(prefix), error.message()));
     }
     return prefix;
-}
-
-void sync_folder(const std::string& path) {
-    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) {
-        fail_io(path, "open");
-    }
-    const int status = ::fsync(folder);
-    ::close(folder);
-    // Some network file systems cannot sync a folder and say EINVAL; theirs is ordered anyway.
-    if (status != 0 && errno != EINVAL) {
-        fail_io(path, "write to the disk");
-    }
 }
 
 void rename_file(const std::string& from, const std::string& to) {

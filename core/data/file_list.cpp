@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
-#include "core/data/path_hints.hpp"
+#include "core/data/hints.hpp"
 
 namespace dcp::data {
 namespace {

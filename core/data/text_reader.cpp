@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 #include "core/base/errors.hpp"
-#include "core/data/mapped_file.hpp"
+#include "core/base/mapped_file.hpp"
 
 namespace dcp::data {
 namespace {

@@ -176,9 +176,19 @@ private:
         const bool is_seen = seen > 0;
         if (is_seen) {
             pack_queries(head, query, queries);
+            // Queries of the block that see no key of the chunk are left out below.
+            const bool all_see = visible_keys(*span_, args_.causal, query) > begin_;
+            if (!all_see) {
+                std::fill_n(scratch_.d_queries_DQ,
+                            std::int64_t{shape_.head_dim} * shape_.query_block, 0.0F);
+            }
             for (int key = 0; key < seen; key += shape_.key_block) {
-                add_block(query, shape_.pad(queries), key,
-                          std::min(shape_.key_block, static_cast<int>(seen) - key));
+                const int count = std::min(shape_.key_block, count_ - key);
+                for_each_part(*span_, args_.causal, {query, queries}, {begin_ + key, count},
+                              shape_.diagonal_queries, [&](int lane, int lanes, int seen_keys) {
+                                  add_part(lane, {query + lane, lanes}, {begin_ + key, seen_keys},
+                                           key > 0 || !all_see);
+                              });
             }
         }
         if (chunk_index_ > 0) {
@@ -219,32 +229,39 @@ private:
         std::fill(scratch_.delta + queries, scratch_.delta + padded, 0.0F);
     }
 
-    void add_block(std::int64_t query, int queries, int key, int keys) {
-        const int padded_keys = shape_.pad(keys);
-        const std::int64_t at = std::int64_t{key} * shape_.head_dim;
-        const BlockProduct& scores = products_.scores(padded_keys, queries);
-        scores(scratch_.keys + at, scratch_.queries_DQ, scratch_.scores);
-        scores(scratch_.values + at, scratch_.d_outputs_DQ, scratch_.d_probabilities);
+    // `queries` begin at this lane of the packed block; adds to their gradients or overwrites them.
+    void add_part(int lane, const Range& queries, const Range& keys, bool add) {
+        const int padded_keys = shape_.pad(keys.count);
+        const int lanes = shape_.pad(queries.count);
+        const std::int64_t at = (keys.begin - begin_) * shape_.head_dim;
+        // As right operands, pairs have two elements a lane; rows [queries, Dp] have the same place
+        // either way.
+        const int lane_at = shape_.pairs ? 2 * lane : lane;
+        const std::int64_t row_at = std::int64_t{lane} * shape_.head_dim;
+        const BlockProduct& scores = products_.scores(padded_keys, lanes);
+        scores(scratch_.keys + at, scratch_.queries_DQ + lane_at, scratch_.scores);
+        scores(scratch_.values + at, scratch_.d_outputs_DQ + lane_at, scratch_.d_probabilities);
         softmax_block_backward(
-            {.keys = keys,
+            {.keys = keys.count,
              .padded_keys = padded_keys,
-             .queries = queries,
-             .diagonal = args_.causal ? query + span_->q_offset - begin_ - key
+             .queries = lanes,
+             .diagonal = args_.causal ? queries.begin + span_->q_offset - keys.begin
                                       : std::numeric_limits<std::int32_t>::max(),
              .row = shape_.query_block,
              .log2_scale = args_.scale * kLog2E},
-            {scratch_.scores, scratch_.d_probabilities, scratch_.lse2, scratch_.delta},
+            {scratch_.scores, scratch_.d_probabilities, scratch_.lse2 + lane,
+             scratch_.delta + lane},
             BlockOperands<T>{scratch_.p_left, nullptr},
             BlockOperands<T>{scratch_.d_scores_left,
                              shape_.pairs ? scratch_.d_scores_pairs : nullptr});
-        const BlockProduct& key_gradients = products_.key_gradients(padded_keys, queries);
-        key_gradients(scratch_.p_left, scratch_.d_outputs, scratch_.d_values + at);
-        key_gradients(scratch_.d_scores_left, scratch_.queries, scratch_.d_keys + at);
+        const BlockProduct& key_gradients = products_.key_gradients(padded_keys, lanes);
+        key_gradients(scratch_.p_left, scratch_.d_outputs + row_at, scratch_.d_values + at);
+        key_gradients(scratch_.d_scores_left, scratch_.queries + row_at, scratch_.d_keys + at);
         const void* const d_scores = shape_.pairs
                                          ? static_cast<const void*>(scratch_.d_scores_pairs)
                                          : static_cast<const void*>(scratch_.d_scores_left);
-        products_.outputs(padded_keys, queries, key > 0)(scratch_.keys_DK + at, d_scores,
-                                                         scratch_.d_queries_DQ);
+        products_.outputs(padded_keys, lanes, add)(scratch_.keys_DK + at, d_scores,
+                                                   scratch_.d_queries_DQ + lane);
     }
 
     // The first chunk overwrites (or adds to what the caller has accumulated), later ones add. Sums

@@ -135,33 +135,38 @@ private:
         scratch_.operands.rows_left(k, count, shape_.pad(count), scratch_.keys);
         scratch_.operands.columns_left(v, count, scratch_.values);
         for_each_block([&](int block, std::int64_t, std::int64_t query, int queries) {
-            const std::int64_t seen = visible_keys(*span_, args_.causal, query + queries - 1) - key;
-            if (seen > 0) {
-                add_block(block, query, shape_.pad(queries), key,
-                          static_cast<int>(std::min<std::int64_t>(seen, count)));
-            }
+            for_each_part(*span_, args_.causal, {query, queries}, {key, count},
+                          shape_.diagonal_queries, [&](int lane, int lanes, int seen) {
+                              add_part(block, lane, {query + lane, lanes}, {key, seen});
+                          });
         });
     }
 
-    void add_block(int block, std::int64_t query, int queries, std::int64_t key, int keys) {
-        const int padded_keys = shape_.pad(keys);
-        products_.scores(padded_keys, queries)(scratch_.keys, queries_of(block), scratch_.scores);
-        const ScoreBlock scores{.keys = keys,
+    // `queries` begin at this lane of the block.
+    void add_part(int block, int lane, const Range& queries, const Range& keys) {
+        const int padded_keys = shape_.pad(keys.count);
+        const int lanes = shape_.pad(queries.count);
+        // Operands of pairs have two elements a lane.
+        T* const q = queries_of(block) + (shape_.pairs ? 2 * lane : lane);
+        float* const outputs = outputs_of(block) + lane;
+        const SoftmaxState state{state_of(block).reference + lane, state_of(block).sum + lane};
+        products_.scores(padded_keys, lanes)(scratch_.keys, q, scratch_.scores);
+        const ScoreBlock scores{.keys = keys.count,
                                 .padded_keys = padded_keys,
-                                .queries = queries,
-                                .diagonal = args_.causal ? query + span_->q_offset - key
-                                                         : std::numeric_limits<std::int32_t>::max(),
+                                .queries = lanes,
+                                .diagonal = args_.causal
+                                                ? queries.begin + span_->q_offset - keys.begin
+                                                : std::numeric_limits<std::int32_t>::max(),
                                 .row = shape_.query_block,
                                 .log2_scale = args_.scale * kLog2E};
-        const bool is_first = key == 0;
-        const bool moved = softmax_block(scores, scratch_.scores, is_first, state_of(block),
-                                         scratch_.rescale, probabilities());
+        const bool is_first = keys.begin == 0;
+        const bool moved = softmax_block(scores, scratch_.scores, is_first, state, scratch_.rescale,
+                                         probabilities());
         if (moved) {
-            scale_lanes(outputs_of(block), shape_.head_dim, shape_.query_block, queries,
-                        scratch_.rescale);
+            scale_lanes(outputs, shape_.head_dim, shape_.query_block, lanes, scratch_.rescale);
         }
-        products_.outputs(padded_keys, queries, !is_first)(scratch_.values, scratch_.probabilities,
-                                                           outputs_of(block));
+        products_.outputs(padded_keys, lanes, !is_first)(scratch_.values, scratch_.probabilities,
+                                                         outputs);
     }
 
     BlockOperands<T> probabilities() const {

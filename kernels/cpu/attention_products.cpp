@@ -24,6 +24,7 @@ BlockShape block_shape(ProductKind kind, DType dtype, std::int64_t head_dim) {
     return BlockShape{.head_dim = padded_head_dim(head_dim),
                       .query_block = is_xsmm ? 64 : 128,
                       .key_block = is_xsmm ? 64 : 256,
+                      .diagonal_queries = is_xsmm ? 16 : 64,
                       .step = is_xsmm ? kLanes : 64,
                       .pairs = is_xsmm && dtype == DType::kBFloat16};
 }

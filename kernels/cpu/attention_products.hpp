@@ -33,8 +33,9 @@ struct BlockShape {
     int head_dim = 0;     // padded to a multiple of 16: Dp
     int query_block = 0;  // most queries of a block, and the row length of [.., queries] operands
     int key_block = 0;    // most keys, and the row length of [Dp, keys] operands
-    int step = 0;         // blocks at the end of a span are padded to a multiple of it
-    bool pairs = false;   // B in bf16: rows 2i and 2i+1 interleaved, [k/2][n][2]
+    int diagonal_queries = 0;  // queries of a part on the diagonal (for_each_part)
+    int step = 0;              // blocks at the end of a span are padded to a multiple of it
+    bool pairs = false;        // B in bf16: rows 2i and 2i+1 interleaved, [k/2][n][2]
 
     int pad(int count) const { return (count + step - 1) / step * step; }
 };

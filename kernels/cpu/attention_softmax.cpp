@@ -64,9 +64,24 @@ HWY_INLINE FloatVec exp2(FloatVec x) {
 HWY_INLINE WordVec rounded_halves(FloatVec x) {
     return hn::Add(hn::BitCast(kWords, x), hn::Set(kWords, 0x8000));
 }
-HWY_INLINE void store_bf16(FloatVec x, BFloat16* to) {
-    hn::StoreU(hn::TruncateTo(kHalves, hn::ShiftRight<16>(rounded_halves(x))), kHalves,
-               reinterpret_cast<std::uint16_t*>(to));
+template <int kVecs>
+HWY_INLINE void store_bf16(const FloatVec* x, BFloat16* to) {
+    auto* const halves = reinterpret_cast<std::uint16_t*>(to);
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kVecs % 2 == 0) {
+        const hn::Repartition<std::uint16_t, Words> both;
+        for (int v = 0; v < kVecs; v += 2) {
+            const auto first = hn::BitCast(both, rounded_halves(x[v]));
+            const auto second = hn::BitCast(both, rounded_halves(x[v + 1]));
+            hn::StoreU(hn::ConcatOdd(both, second, first), both, halves + v * kNumLanes);
+        }
+        return;
+    }
+#endif
+    for (int v = 0; v < kVecs; v++) {
+        hn::StoreU(hn::TruncateTo(kHalves, hn::ShiftRight<16>(rounded_halves(x[v]))), kHalves,
+                   halves + v * kNumLanes);
+    }
 }
 HWY_INLINE void store_pair(FloatVec lower, FloatVec upper, std::uint32_t* to) {
     const auto low = hn::ShiftRight<16>(rounded_halves(lower));
@@ -74,34 +89,36 @@ HWY_INLINE void store_pair(FloatVec lower, FloatVec upper, std::uint32_t* to) {
     hn::StoreU(hn::Or(low, high), kWords, to);
 }
 
-// Rows j and j + 1 of an operand; vectors of kVecs * kNumLanes lanes starting at `lane`.
+struct Place {
+    int key;  // even
+    int lane;
+    int row;  // row length
+
+    int at() const { return key * row + lane; }
+};
+
+// Two rows of an operand, kVecs vectors each.
 template <int kVecs>
 HWY_INLINE void store_rows(const BlockOperands<float>& to,
-                           std::size_t at,
-                           std::size_t row,
+                           const Place& place,
                            const FloatVec* first,
                            const FloatVec* second) {
     for (int v = 0; v < kVecs; v++) {
-        store(first[v], to.rows + at + v * kNumLanes);
-        store(second[v], to.rows + at + row + v * kNumLanes);
+        store(first[v], to.rows + place.at() + v * kNumLanes);
+        store(second[v], to.rows + place.at() + place.row + v * kNumLanes);
     }
 }
 template <int kVecs>
 HWY_INLINE void store_rows(const BlockOperands<BFloat16>& to,
-                           std::size_t at,
-                           std::size_t row,
+                           const Place& place,
                            const FloatVec* first,
                            const FloatVec* second) {
     if (to.rows != nullptr) {
-        for (int v = 0; v < kVecs; v++) {
-            store_bf16(first[v], to.rows + at + v * kNumLanes);
-            store_bf16(second[v], to.rows + at + row + v * kNumLanes);
-        }
+        store_bf16<kVecs>(first, to.rows + place.at());
+        store_bf16<kVecs>(second, to.rows + place.at() + place.row);
     }
     if (to.pairs != nullptr) {
-        // `at` is the start of an even row: half as many rows of pairs precede it.
-        const std::size_t lane = at % row;
-        std::uint32_t* pairs = to.pairs + (at - lane) / 2 + lane;
+        std::uint32_t* pairs = to.pairs + place.key / 2 * place.row + place.lane;
         for (int v = 0; v < kVecs; v++) {
             store_pair(first[v], second[v], pairs + v * kNumLanes);
         }
@@ -226,9 +243,7 @@ HWY_INLINE bool softmax_lanes(const ScoreBlock& block,
         for (int v = 0; v < kVecs; v++) {
             sum[v] = hn::Add(sum[v], hn::Add(first[v], second[v]));
         }
-        const auto row = static_cast<std::size_t>(block.row);
-        store_rows<kVecs>(p, static_cast<std::size_t>(key) * row + static_cast<std::size_t>(lane),
-                          row, first, second);
+        store_rows<kVecs>(p, Place{key, lane, block.row}, first, second);
     }
     for (int v = 0; v < kVecs; v++) {
         store(sum[v], state.sum + v * kNumLanes);
@@ -236,9 +251,9 @@ HWY_INLINE bool softmax_lanes(const ScoreBlock& block,
     return moved;
 }
 
-// Four vectors at a time: enough independent work to hide the latency of each, few enough to stay
-// in 16 registers together with the constants.
-constexpr int kGroup = kNumLanes >= 8 ? 2 : 4;
+// Vectors worked on at a time: enough independent work to hide the latency of each instruction, as
+// many as fit the registers (32 where vectors have 16 lanes, else 16).
+constexpr int kGroup = kNumLanes == 16 ? 4 : 2;
 
 template <class T>
 bool softmax(const ScoreBlock& block,
@@ -251,6 +266,9 @@ bool softmax(const ScoreBlock& block,
     int lane = 0;
     for (; lane + kGroup * kNumLanes <= block.queries; lane += kGroup * kNumLanes) {
         moved |= softmax_lanes<kGroup>(block, scores, lane, is_first, state, rescale, p);
+    }
+    for (; lane + 2 * kNumLanes <= block.queries; lane += 2 * kNumLanes) {
+        moved |= softmax_lanes<2>(block, scores, lane, is_first, state, rescale, p);
     }
     for (; lane < block.queries; lane += kNumLanes) {
         moved |= softmax_lanes<1>(block, scores, lane, is_first, state, rescale, p);
@@ -308,7 +326,6 @@ HWY_INLINE void backward_lanes(const ScoreBlock& block,
         lse2[v] = load(args.lse2 + lane + v * kNumLanes);
         delta[v] = load(args.delta + lane + v * kNumLanes);
     }
-    const auto row = static_cast<std::size_t>(block.row);
     for (int key = 0; key < block.padded_keys; key += 2) {
         FloatVec p_first[kVecs];
         FloatVec p_second[kVecs];
@@ -316,9 +333,9 @@ HWY_INLINE void backward_lanes(const ScoreBlock& block,
         FloatVec d_s_second[kVecs];
         score_gradients<kVecs>(block, args, key, lane, lse2, delta, p_first, d_s_first);
         score_gradients<kVecs>(block, args, key + 1, lane, lse2, delta, p_second, d_s_second);
-        const std::size_t at = static_cast<std::size_t>(key) * row + static_cast<std::size_t>(lane);
-        store_rows<kVecs>(p, at, row, p_first, p_second);
-        store_rows<kVecs>(d_s, at, row, d_s_first, d_s_second);
+        const Place place{key, lane, block.row};
+        store_rows<kVecs>(p, place, p_first, p_second);
+        store_rows<kVecs>(d_s, place, d_s_first, d_s_second);
     }
 }
 
@@ -330,6 +347,9 @@ void backward(const ScoreBlock& block,
     int lane = 0;
     for (; lane + kGroup * kNumLanes <= block.queries; lane += kGroup * kNumLanes) {
         backward_lanes<kGroup>(block, args, lane, p, d_s);
+    }
+    for (; lane + 2 * kNumLanes <= block.queries; lane += 2 * kNumLanes) {
+        backward_lanes<2>(block, args, lane, p, d_s);
     }
     for (; lane < block.queries; lane += kNumLanes) {
         backward_lanes<1>(block, args, lane, p, d_s);

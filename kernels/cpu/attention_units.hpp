@@ -6,6 +6,7 @@
 // fewer queries, and equal costs keep their order. The backward pass relies on it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -17,6 +18,40 @@ namespace dcp::kernels::cpu {
 // key.
 std::int64_t visible_keys(const AttentionSpan& span, bool causal, std::int64_t query);
 std::int64_t first_query(const AttentionSpan& span, bool causal, std::int64_t key);
+// A block of queries or keys of a span.
+struct Range {
+    std::int64_t begin = 0;
+    int count = 0;
+};
+
+// Calls body(lane, lanes, keys) for the parts of a block that have something to compute: queries
+// [lane, lane + lanes) of it with its first `keys` keys. One part where every query sees every key;
+// otherwise groups of `group` queries, so that little is computed above the diagonal. Groups that
+// see nothing are left out; they come before all others.
+template <class Body>
+void for_each_part(const AttentionSpan& span,
+                   bool causal,
+                   const Range& queries,
+                   const Range& keys,
+                   int group,
+                   const Body& body) {
+    const auto seen = [&](int lane) {
+        const std::int64_t all = visible_keys(span, causal, queries.begin + lane);
+        return static_cast<int>(std::clamp<std::int64_t>(all - keys.begin, 0, keys.count));
+    };
+    if (seen(0) == keys.count) {
+        body(0, queries.count, keys.count);
+        return;
+    }
+    for (int lane = 0; lane < queries.count; lane += group) {
+        const int lanes = std::min(group, queries.count - lane);
+        const int seen_keys = seen(lane + lanes - 1);
+        if (seen_keys > 0) {
+            body(lane, lanes, seen_keys);
+        }
+    }
+}
+
 // Pairs of the queries [begin, end) with all keys that they see.
 std::int64_t visible_pairs(const AttentionSpan& span,
                            bool causal,

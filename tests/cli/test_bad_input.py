@@ -224,7 +224,7 @@ class FailedRuns(CommandLineTest):
 
     def test_not_finite(self):
         folder = self.folder / "exploded"
-        self.refuse(3, ["iteration", "finite", "sequence"], "train", self.config,
+        self.refuse(3, ["iteration", "nan", "bad tensor", "sequences"], "train", self.config,
                     "--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0",
                     "--set", "schedule.warmup=0", "--set", f"run.folder={folder}")
         self.assertTrue((folder / "weights/model.safetensors").exists())
@@ -243,10 +243,13 @@ class FailedRuns(CommandLineTest):
                     preexec_fn=limit_file_size(65536))
         self.assertEqual([path.name for path in self.folder.glob("overfull*")], [])
 
-    def test_full_device(self):
+    def test_disk_full_while_evaluating(self):
         self.train(self.folder / "evaluated", "run.iterations=0")
-        self.refuse(3, ["/dev/full"], "eval", "--weights", self.folder / "evaluated/weights",
-                    "--dataset", self.dataset, "--per-sequence", "/dev/full")
+        losses = self.folder / "losses.jsonl"
+        self.refuse(3, ["losses.jsonl"], "eval", "--weights", self.folder / "evaluated/weights",
+                    "--dataset", self.dataset, "--per-sequence", losses,
+                    preexec_fn=limit_file_size(100))
+        self.assertFalse(losses.exists())
 
     def test_folder_that_cannot_be_written(self):
         blocked = self.folder / "file"
