@@ -10,6 +10,8 @@
         fails unless the two folders load as models with equal configuration and equal weights
     check_hf_layout.py roundtrip DCP
         make -> `dcp export` -> compare, for untied, tied, sharded and bfloat16 models
+    check_hf_layout.py losses DCP
+        make -> `dcp eval`: the loss of every sequence against transformers in double precision
 
 Needs torch, transformers and safetensors; exits with 77 (skipped) where they are not installed.
 """
@@ -120,6 +122,26 @@ def roundtrip(dcp):
             print(f"tied {tied}, shards {shards}, {dtype}: {tensors} tensors are equal")
 
 
+def losses(dcp):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
+    from support import write_dataset
+    with tempfile.TemporaryDirectory() as folder:
+        make(folder, tied=False, shards=False, dtype="float32")
+        sequences = json.loads(Path(folder, "tokens.json").read_text())
+        write_dataset(Path(folder, "data"), sequences)
+        subprocess.run([dcp, "eval", "--weights", folder, "--dataset", f"{folder}/data",
+                        "--per-sequence", f"{folder}/ours.jsonl"], check=True)
+        lines = [json.loads(line) for line in Path(folder, "ours.jsonl").read_text().splitlines()]
+        expected = json.loads(Path(folder, "expected.json").read_text())
+        if [line["tokens"] for line in lines] != [len(tokens) - 1 for tokens in sequences]:
+            sys.exit(f"other sequences: {lines}")
+        worst = max(abs(line["loss_sum"] - loss) / loss for line, loss in zip(lines, expected))
+        print(f"largest relative difference of a sequence's loss: {worst:.1e}")
+        # fp32 sums of a few hundred terms whose errors mostly cancel; a wrong formula gives 1e-3.
+        if not worst < 1e-5:
+            sys.exit("the losses differ")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,8 +156,9 @@ def main():
     command = commands.add_parser("compare")
     command.add_argument("one")
     command.add_argument("other")
-    command = commands.add_parser("roundtrip")
-    command.add_argument("dcp")
+    for name in ("roundtrip", "losses"):
+        command = commands.add_parser(name)
+        command.add_argument("dcp")
     arguments = parser.parse_args()
     if arguments.command == "make":
         make(arguments.folder, arguments.tied, arguments.shards, arguments.dtype)
@@ -144,8 +167,10 @@ def main():
         print({key: getattr(model.config, key) for key in SIZES})
     elif arguments.command == "compare":
         print(f"{compare(arguments.one, arguments.other)} tensors are equal")
-    else:
+    elif arguments.command == "roundtrip":
         roundtrip(arguments.dcp)
+    else:
+        losses(arguments.dcp)
 
 
 if __name__ == "__main__":
