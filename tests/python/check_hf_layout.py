@@ -10,6 +10,8 @@
         fails unless the two folders load as models with equal configuration and equal weights
     check_hf_layout.py roundtrip DCP
         make -> `dcp export` -> compare, for untied, tied, sharded and bfloat16 models
+    check_hf_layout.py losses DCP
+        make -> `dcp eval`: the loss of every sequence against transformers in double precision
 
 Needs torch, transformers and safetensors; exits with 77 (skipped) where they are not installed.
 """
@@ -49,7 +51,8 @@ def small_model(tied):
                          num_attention_heads=6, num_key_value_heads=2, head_dim=10,
                          vocab_size=257, rms_norm_eps=2e-6, rope_theta=5000.0,
                          max_position_embeddings=128, tie_word_embeddings=tied,
-                         bos_token_id=None, eos_token_id=256)
+                         bos_token_id=None, eos_token_id=256,
+                         initializer_range=0.3)  # large: with the usual 0.02 attention hardly matters
     return LlamaForCausalLM(config)
 
 
@@ -120,6 +123,31 @@ def roundtrip(dcp):
             print(f"tied {tied}, shards {shards}, {dtype}: {tensors} tensors are equal")
 
 
+def largest_difference(dcp, folder, expected):
+    subprocess.run([dcp, "eval", "--weights", folder, "--dataset", f"{folder}/data",
+                    "--per-sequence", f"{folder}/ours.jsonl"], check=True, stdout=subprocess.PIPE)
+    lines = [json.loads(line) for line in Path(folder, "ours.jsonl").read_text().splitlines()]
+    if len(lines) != len(expected):
+        sys.exit(f"{len(lines)} sequences, expected {len(expected)}")
+    return max(abs(line["loss_sum"] - loss) / loss for line, loss in zip(lines, expected))
+
+
+def losses(dcp):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
+    from support import write_dataset
+    with tempfile.TemporaryDirectory() as folder:
+        make(folder, tied=False, shards=False, dtype="float32")
+        write_dataset(Path(folder, "data"), json.loads(Path(folder, "tokens.json").read_text()))
+        expected = json.loads(Path(folder, "expected.json").read_text())
+        right = largest_difference(dcp, folder, expected)
+        config = Path(folder, "config.json")
+        config.write_text(config.read_text().replace("5000.0", "5500.0"))  # rope_theta
+        wrong = largest_difference(dcp, folder, expected)
+        print(f"largest relative difference of a loss: {right:.1e}; with a wrong base: {wrong:.1e}")
+        if not right < 1e-5 or not wrong > 1e-4:
+            sys.exit("the losses differ, or the comparison would not notice")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,8 +162,9 @@ def main():
     command = commands.add_parser("compare")
     command.add_argument("one")
     command.add_argument("other")
-    command = commands.add_parser("roundtrip")
-    command.add_argument("dcp")
+    for name in ("roundtrip", "losses"):
+        command = commands.add_parser(name)
+        command.add_argument("dcp")
     arguments = parser.parse_args()
     if arguments.command == "make":
         make(arguments.folder, arguments.tied, arguments.shards, arguments.dtype)
@@ -144,8 +173,10 @@ def main():
         print({key: getattr(model.config, key) for key in SIZES})
     elif arguments.command == "compare":
         print(f"{compare(arguments.one, arguments.other)} tensors are equal")
-    else:
+    elif arguments.command == "roundtrip":
         roundtrip(arguments.dcp)
+    else:
+        losses(arguments.dcp)
 
 
 if __name__ == "__main__":
