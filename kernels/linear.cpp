@@ -186,14 +186,16 @@ void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
 
 double measure_matmul_flops_per_second(Queue& queue, DType dtype) {
     constexpr std::int64_t kSize = 1024;
+    const std::int64_t T =
+        std::max<std::int64_t>(kSize, std::int64_t{256} * queue.threads());  // two tiles each
     constexpr std::chrono::duration<double> kDuration(0.25);
     using Clock = std::chrono::steady_clock;
 
     const auto prepared =
         static_cast<std::int64_t>(linear_prepared_bytes(queue, dtype, kSize, kSize));
     const auto workspace =
-        static_cast<std::int64_t>(linear_workspace_bytes(queue, dtype, kSize, kSize, kSize));
-    Arena arena(prepared + workspace + 4 * kSize * kSize * 4);
+        static_cast<std::int64_t>(linear_workspace_bytes(queue, dtype, T, kSize, kSize));
+    Arena arena(prepared + workspace + 4 * kSize * kSize + 8 * T * kSize + (1 << 20));
     const auto take = [&](DType type, Shape shape) {
         return arena.allocate("measured product", MemoryCategory::kWorkspace, type, shape);
     };
@@ -202,11 +204,11 @@ double measure_matmul_flops_per_second(Queue& queue, DType dtype) {
     const LinearWeight weight{
         .prepared = take(DType::kUInt8, {prepared}), .dtype = dtype, .N = kSize, .K = kSize};
     cpu::linear_prepare(queue, master, weight);
-    const Tensor x = take(dtype, {kSize, kSize});
+    const Tensor x = take(dtype, {T, kSize});
     std::fill_n(static_cast<std::byte*>(x.data()), x.num_bytes(), std::byte{0});
     const LinearForward product{.input = {.x = x},
                                 .weight = weight,
-                                .y_TN = take(dtype, {kSize, kSize}),
+                                .y_TN = take(dtype, {T, kSize}),
                                 .workspace = take(DType::kUInt8, {workspace})};
     double best_seconds = 1e9;
     for (const auto start = Clock::now(); Clock::now() - start < kDuration;) {
@@ -215,7 +217,7 @@ double measure_matmul_flops_per_second(Queue& queue, DType dtype) {
         const std::chrono::duration<double> spent = Clock::now() - before;
         best_seconds = std::min(best_seconds, spent.count());
     }
-    return linear_flops(kSize, kSize, kSize) / best_seconds;
+    return linear_flops(T, kSize, kSize) / best_seconds;
 }
 
 }  // namespace dcp::kernels
