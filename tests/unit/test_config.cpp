@@ -331,7 +331,7 @@ TEST_CASE("values that follow from others", "[unit][config]") {
     CHECK(parse(kTrain + "run: {iterations: 0}").schedule.warmup == 20);
 }
 
-TEST_CASE("--set wins over the file, the later over the earlier", "[unit][config]") {
+TEST_CASE("an override (--set) wins over the file, the later over the earlier", "[unit][config]") {
     const std::string yaml = kTrain + "optimizer: {lr: 1e-3}\nbatch: {sequences: 4}\n";
     CHECK(parse(yaml, {"optimizer.lr=2e-5"}).optimizer.lr == 2e-5);
     CHECK(parse(yaml, {"optimizer.lr=2e-5", "optimizer.lr=3"}).optimizer.lr == 3);
