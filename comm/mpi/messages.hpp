@@ -1,0 +1,48 @@
+// A set of point-to-point messages that are posted together and finish together: what every
+// collective here is made of.
+//
+// A message of more bytes than fit an int is posted in pieces; MPI keeps the order of messages
+// between two ranks, so the pieces need no labels and neither do the collectives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <mpi.h>
+
+namespace dcp::comm {
+
+class Messages {
+public:
+    Messages(MPI_Comm communicator, std::int64_t piece_bytes)
+        : communicator_(communicator), piece_bytes_(piece_bytes) {}
+
+    // Nothing is posted for 0 bytes, on either side.
+    void send(const void* data, std::int64_t bytes, int to);
+    void receive(void* data, std::int64_t bytes, int from);
+
+    // Blocks until all have finished, or returns at once when test() has seen that. CommError for a
+    // failed message and for one that is longer or shorter than its receiver expected.
+    void wait(std::string_view operation, std::string_view group);
+    // Lets MPI move data. True once all have finished or one has failed, which wait() then reports.
+    bool test() noexcept;
+
+    std::int64_t sent_bytes() const { return sent_bytes_; }
+    void clear();  // keeps the memory, so that a hot path allocates nothing
+
+private:
+    void finish(int code);
+
+    MPI_Comm communicator_;
+    std::int64_t piece_bytes_;
+    std::vector<MPI_Request> requests_;
+    std::vector<MPI_Status> statuses_;
+    std::vector<int> expected_bytes_;  // of each request; kNoExpectation for a send
+    std::int64_t sent_bytes_ = 0;
+    bool is_finished_ = false;
+    int code_ = MPI_SUCCESS;  // of the first call or message that failed
+};
+
+}  // namespace dcp::comm
