@@ -127,8 +127,8 @@ void overlap(Bench& bench, std::int64_t bytes) {
                             Tensor(receive.data(), DType::kFloat32, {elems}), peer};
     const double alone =
         bench.best(7, [&] { bench.world->exchange(bench.queue, transfer).wait(bench.queue); });
-    constexpr std::int64_t kProbe = 2'000'000;
-    const double probe = bench.best(7, [] { compute(kProbe); });
+    constexpr std::int64_t kProbe = 500'000;
+    const double probe = bench.best(50, [] { compute(kProbe); });
     std::vector<double> longest = {alone / probe};
     all_reduce_values(bench.queue, *bench.world, longest, ReduceOp::kMax);
     const auto rounds = static_cast<std::int64_t>(static_cast<double>(kProbe) * longest[0]);
