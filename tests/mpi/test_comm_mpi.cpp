@@ -401,6 +401,31 @@ TEST_CASE("a ring: blocks travel while others are used", "[comm]") {
     CHECK(world.all->traffic()[Operation::kExchange].sent_bytes == sent_elems * 4);
 }
 
+TEST_CASE("a large block travels while the program is elsewhere", "[comm]") {
+    World world;
+    if (world.size < 2) {
+        return;
+    }
+    // Far beyond what MPI sends eagerly: without the progress thread it waits for the next call.
+    constexpr std::int64_t kElems = std::int64_t{1} << 22;
+    std::vector<float> send(kElems, 1.0F + static_cast<float>(world.rank));
+    std::vector<float> receive(kElems, 0.0F);
+    const int previous = (world.rank + world.size - 1) % world.size;
+    Pending pending = world.all->exchange(
+        world.queue, {.send = ConstTensor(send.data(), DType::kFloat32, {kElems}),
+                      .to = (world.rank + 1) % world.size,
+                      .receive = Tensor(receive.data(), DType::kFloat32, {kElems}),
+                      .from = previous});
+    const volatile float* last = &receive.back();
+    const auto start = std::chrono::steady_clock::now();
+    while (*last == 0.0F && std::chrono::steady_clock::now() - start < std::chrono::seconds(10)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // no call of MPI
+    }
+    CHECK(*last == 1.0F + static_cast<float>(previous));
+    pending.wait(world.queue);
+    CHECK(std::ranges::count(receive, 1.0F + static_cast<float>(previous)) == kElems);
+}
+
 TEST_CASE("several exchanges under way arrive in the order of the calls", "[comm]") {
     World world(kTiny);
     const int next = (world.rank + 1) % world.size;
