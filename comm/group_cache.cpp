@@ -33,12 +33,13 @@ bool GroupCache::RanksEqual::operator()(std::span<const int> a,
 
 GroupCache::GroupCache(GroupFactory& factory,
                        Communicator& world,
+                       Communicator& self,
                        int max_groups_per_rank,
                        Arena* arena)
     : factory_(factory),
       world_(world),
       max_groups_per_rank_(static_cast<std::size_t>(std::max(max_groups_per_rank, 0))),
-      self_(world.group_rank()),
+      self_(self),
       groups_of_rank_(static_cast<std::size_t>(world.group_size())) {
     if (max_groups_per_rank < 1) {
         throw ConfigError(
@@ -56,6 +57,7 @@ GroupCache::GroupCache(GroupFactory& factory,
 GroupCache::~GroupCache() {
     // Freeing may be collective: in one order on all ranks, whatever order the map has.
     std::vector<Group*> by_use;
+    by_use.reserve(groups_.size());
     for (const auto& [ranks, group] : groups_) {
         by_use.push_back(group.get());
     }

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/local/local_communicator.hpp"
 #include "core/base/arena.hpp"
 
 namespace dcp::comm {
@@ -50,10 +49,15 @@ public:
         std::int64_t evicted = 0;
     };
 
-    // `world` holds every rank and outlives the cache, as do the factory and the arena. The arena
-    // (may be null) is charged at once with the most that the communicators can come to, so that
-    // a plan which fits at the start fits for ever.
-    GroupCache(GroupFactory& factory, Communicator& world, int max_groups_per_rank, Arena* arena);
+    // `world` holds every rank, `self` this one alone (a LocalCommunicator); both outlive the
+    // cache, as do the factory and the arena. The arena (may be null) is charged at once with the
+    // most that the communicators can come to, so that a plan which fits at the start fits for
+    // ever.
+    GroupCache(GroupFactory& factory,
+               Communicator& world,
+               Communicator& self,
+               int max_groups_per_rank,
+               Arena* arena);
     ~GroupCache();
     GroupCache(const GroupCache&) = delete;
     GroupCache& operator=(const GroupCache&) = delete;
@@ -101,7 +105,7 @@ private:
     GroupFactory& factory_;
     Communicator& world_;
     std::size_t max_groups_per_rank_;
-    LocalCommunicator self_;
+    Communicator& self_;
     // Keys are views of the vectors inside the groups, which do not move.
     std::unordered_map<std::span<const int>, std::unique_ptr<Group>, RanksHash, RanksEqual> groups_;
     std::vector<std::vector<Group*>> groups_of_rank_;  // by world rank

@@ -14,7 +14,7 @@ namespace {
 // Values that one pass keeps in a local array: 8 KiB of double stay in the first-level cache.
 constexpr std::int64_t kTile = 1024;
 // Below this many values starting the threads costs more than it saves.
-constexpr std::int64_t kParallelValues = 64 * 1024;
+constexpr std::int64_t kParallelValues = std::int64_t{64} << 10;
 
 template <class Value>
 Value larger(Value a, Value b) {

@@ -15,6 +15,7 @@
 #include "comm/control.hpp"
 #include "comm/counts.hpp"
 #include "comm/group_cache.hpp"
+#include "comm/local/local_communicator.hpp"
 #include "comm/mpi/mpi_session.hpp"
 
 using namespace dcp;
@@ -169,7 +170,8 @@ void groups(Bench& bench) {
     std::vector<int> ranks(static_cast<std::size_t>(size - 1));
     std::iota(ranks.begin(), ranks.end(), 0);
     const bool is_member = bench.session.world_rank() < size - 1;
-    GroupCache cache(bench.session.group_factory(), *bench.world, 8, nullptr);
+    LocalCommunicator self(bench.session.world_rank());
+    GroupCache cache(bench.session.group_factory(), *bench.world, self, 8, nullptr);
     const double make = bench.best(50, [&] {
         if (is_member) {
             bench.session.group_factory().make_group(ranks, 3);

@@ -21,6 +21,7 @@
 #include "comm/control.hpp"
 #include "comm/counts.hpp"
 #include "comm/group_cache.hpp"
+#include "comm/local/local_communicator.hpp"
 #include "comm/topology.hpp"
 
 using namespace dcp;
@@ -36,12 +37,14 @@ constexpr MpiLimits kTiny = {
 
 struct World {
     std::unique_ptr<Communicator> all;
+    LocalCommunicator self;
     Queue queue = Queue::cpu(1);
     int rank;
     int size;
 
     explicit World(const MpiLimits& limits = {})
         : all(test::session().make_world(limits)),
+          self(test::session().world_rank()),
           rank(test::session().world_rank()),
           size(test::session().world_size()) {}
 };
@@ -526,7 +529,7 @@ TEST_CASE("groups of 3, 2 and 1 of six ranks", "[comm]") {
     if (world.size != 6) {
         return;
     }
-    GroupCache cache(test::session().group_factory(), *world.all, 4, nullptr);
+    GroupCache cache(test::session().group_factory(), *world.all, world.self, 4, nullptr);
     const std::vector<std::vector<int>> groups = {{0, 2, 5}, {1, 4}, {3}};
     for (const std::vector<int>& ranks : groups) {
         Communicator* group = cache.use(ranks);
@@ -568,7 +571,7 @@ TEST_CASE("a thousand random groups, bounded", "[comm]") {
     World world;
     constexpr int kMaxGroups = 3;
     Arena arena(std::int64_t{1} << 26);
-    GroupCache cache(test::session().group_factory(), *world.all, kMaxGroups, &arena);
+    GroupCache cache(test::session().group_factory(), *world.all, world.self, kMaxGroups, &arena);
     CHECK(arena.current_bytes(MemoryCategory::kCommunication) == cache.reserved_bytes());
     std::mt19937 random(7);  // the same on every rank
     bool all_right = true;

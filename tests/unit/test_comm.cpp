@@ -95,13 +95,15 @@ private:
 // One rank of an imagined world.
 struct ImaginedRank {
     SilentCommunicator world;
+    LocalCommunicator self;
     RecordingFactory factory;
     GroupCache cache;
 
     ImaginedRank(int rank, int size, int max_groups)
         : world(first_ranks(size), rank),
+          self(rank),
           factory(rank),
-          cache(factory, world, max_groups, nullptr) {}
+          cache(factory, world, self, max_groups, nullptr) {}
 };
 
 std::vector<int> random_group(std::mt19937& random, int size) {
@@ -398,12 +400,13 @@ TEST_CASE("communicators are charged to the arena before the first one exists", 
     SilentCommunicator world(first_ranks(4), 0);
     RecordingFactory factory(0);
     Arena arena(1 << 20);
-    const GroupCache cache(factory, world, 5, &arena);
+    LocalCommunicator self;
+    const GroupCache cache(factory, world, self, 5, &arena);
     CHECK(cache.reserved_bytes() == 5 * 3 * 1000);
     CHECK(arena.current_bytes(MemoryCategory::kCommunication) ==
           Arena::padded_bytes(DType::kUInt8, {cache.reserved_bytes()}));
     Arena small(1000);
-    CHECK_THROWS_AS(GroupCache(factory, world, 5, &small), MemoryBudgetError);
+    CHECK_THROWS_AS(GroupCache(factory, world, self, 5, &small), MemoryBudgetError);
 }
 
 TEST_CASE("a group is found in microseconds", "[unit]") {
