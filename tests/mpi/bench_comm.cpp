@@ -59,6 +59,7 @@ void collectives(Bench& bench, std::int64_t bytes) {
     const Tensor send_tensor(send.data(), DType::kFloat32, {elems});
     const Tensor receive_tensor(receive.data(), DType::kFloat32, {elems});
     std::vector<std::int64_t> counts;
+    counts.reserve(static_cast<std::size_t>(size));
     for (int rank = 0; rank < size; ++rank) {
         counts.push_back(even_block_elems(elems, size, rank));
     }
