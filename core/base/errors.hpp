@@ -60,6 +60,13 @@ public:
     explicit NonFiniteError(const std::string& message) : Error(message, kExitFailedRun) {}
 };
 
+// A collective that could not be completed: names the group, the operation and the library's reason.
+// The group is unusable afterwards and the run ends.
+class CommError : public Error {
+public:
+    explicit CommError(const std::string& message) : Error(message, kExitFailedRun) {}
+};
+
 // A caller's mistake: shapes, element types or an order of calls that the contract excludes.
 class ShapeError : public Error {
 public:
