@@ -6,9 +6,8 @@
 namespace dcp::plan {
 
 // The paper's baseline. One SP degree for the whole run, full recompute where recompute is allowed;
-// only sequences of one length class share a micro-batch, and the batch size of a class is the
-// largest that costs no more than the longest class does with one sequence. Micro-batches go to the
-// groups in turn.
+// only sequences of one length class (up to 1, 2, 4, 8, ... tokens) share a micro-batch, and the
+// batch sizes of the classes are such that micro-batches cost alike. They go to the groups in turn.
 class BucketPlanner final : public Planner {
 public:
     std::string_view name() const override { return "bucket"; }
