@@ -1,14 +1,14 @@
 #include "core/plan/fixed_degree.hpp"
 
+#include <numeric>
+
 namespace dcp::plan {
 
 namespace {
 
 std::vector<int> neighbours(int first, int count) {
-    std::vector<int> ranks;
-    for (int i = 0; i < count; ++i) {
-        ranks.push_back(first + i);
-    }
+    std::vector<int> ranks(static_cast<std::size_t>(count));
+    std::iota(ranks.begin(), ranks.end(), first);
     return ranks;
 }
 

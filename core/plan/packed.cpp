@@ -16,15 +16,17 @@ namespace {
 struct Pack {
     std::vector<std::int32_t> sequences;
     Load load;
+    double seconds = 0;
 };
 
 // Indices by falling length, ties by index.
 std::vector<std::int32_t> longest_first(const Problem& problem) {
     std::vector<std::int32_t> order(problem.sequences.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return problem.sequences[static_cast<std::size_t>(a)].tokens >
-               problem.sequences[static_cast<std::size_t>(b)].tokens;
+    std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        const std::int64_t tokens_a = problem.sequences[static_cast<std::size_t>(a)].tokens;
+        const std::int64_t tokens_b = problem.sequences[static_cast<std::size_t>(b)].tokens;
+        return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
     });
     return order;
 }
@@ -81,12 +83,14 @@ std::vector<Pack> level_packs(const Problem& problem,
 Plan packed(const Problem& problem, int degree, int recompute_layers) {
     const Strategy strategy = preferred_strategy(degree, problem.heads);
     const std::vector<std::vector<int>> groups = equal_groups(problem.topology, degree);
-    const auto seconds = [&](const Pack& pack) {
-        return cost_of(problem, pack.load, degree, recompute_layers).seconds();
-    };
     std::vector<Pack> made = level_packs(problem, degree, recompute_layers, groups.size());
-    std::stable_sort(made.begin(), made.end(),
-                     [&](const Pack& a, const Pack& b) { return seconds(a) > seconds(b); });
+    for (Pack& pack : made) {
+        pack.seconds = cost_of(problem, pack.load, degree, recompute_layers).seconds();
+    }
+    std::sort(made.begin(), made.end(), [](const Pack& a, const Pack& b) {
+        return a.seconds != b.seconds ? a.seconds > b.seconds
+                                      : a.sequences.front() < b.sequences.front();
+    });
     std::vector<double> busy(groups.size(), 0.0);
     std::vector<Step> steps;
     for (Pack& pack : made) {

@@ -66,6 +66,21 @@ Style draw_style(Draws& draws, const Problem& problem) {
     return style;
 }
 
+// The wanted ones to the front, in their order.
+template <class Wanted>
+void put_first(std::vector<int>& items, Wanted is_wanted) {
+    std::vector<int> rest;
+    std::size_t wanted = 0;
+    for (const int item : items) {
+        if (is_wanted(item)) {
+            items[wanted++] = item;
+        } else {
+            rest.push_back(item);
+        }
+    }
+    std::copy(rest.begin(), rest.end(), items.begin() + static_cast<std::ptrdiff_t>(wanted));
+}
+
 // Nodes for a group of this degree, in a random order: as few as can hold it, and those with active
 // ranks first.
 std::vector<int> draw_nodes(Draws& draws,
@@ -75,10 +90,10 @@ std::vector<int> draw_nodes(Draws& draws,
     std::vector<int> nodes(static_cast<std::size_t>(topology.num_nodes()));
     std::iota(nodes.begin(), nodes.end(), 0);
     draws.shuffle(nodes);
-    std::stable_partition(nodes.begin(), nodes.end(), [&](int node) {
+    put_first(nodes, [&](int node) {
         const auto first = style.active.begin() + node * topology.ranks_per_node;
-        return std::find(first, first + topology.ranks_on(node), true) !=
-               first + topology.ranks_on(node);
+        const auto last = first + topology.ranks_on(node);
+        return std::find(first, last, true) != last;
     });
     const auto needed = static_cast<std::size_t>(topology.nodes_for(degree));
     const auto room = [&] {
@@ -114,8 +129,7 @@ std::vector<int> draw_in_node(
         return {ranks.begin() + first, ranks.begin() + first + count};
     }
     draws.shuffle(ranks);
-    std::stable_partition(ranks.begin(), ranks.end(),
-                          [&](int rank) { return style.active[static_cast<std::size_t>(rank)]; });
+    put_first(ranks, [&](int rank) { return style.active[static_cast<std::size_t>(rank)]; });
     ranks.resize(static_cast<std::size_t>(count));
     return ranks;
 }
