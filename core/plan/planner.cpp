@@ -9,10 +9,13 @@
 namespace dcp::plan {
 
 std::vector<std::string> planner_names() {
-    return {"bucket", "packed", "random"};
+    return {"dcp", "bucket", "packed", "random"};
 }
 
 std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOptions& options) {
+    if (name == "dcp") {
+        return std::make_unique<DcpPlanner>();
+    }
     if (name == "bucket") {
         return std::make_unique<BucketPlanner>();
     }

@@ -23,6 +23,13 @@ public:
     Plan plan(const Problem& problem) const override;
 };
 
+// Ours: the shortest of many constructions after local search. Deterministic, with the lower bound.
+class DcpPlanner final : public Planner {
+public:
+    std::string_view name() const override { return "dcp"; }
+    Plan plan(const Problem& problem) const override;
+};
+
 // Any valid plan, drawn: groups of ranks near and far, all strategies, depths and orders. For tests
 // of whatever runs plans, and for trying a model of one's own against them.
 class RandomPlanner final : public Planner {

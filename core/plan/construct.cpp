@@ -1,0 +1,263 @@
+#include "core/plan/construct.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+Constructor::Constructor(const Problem& problem, const MicroCosts& costs)
+    : problem_(problem), costs_(costs), longest_first_(problem.sequences.size()) {
+    std::iota(longest_first_.begin(), longest_first_.end(), 0);
+    std::sort(longest_first_.begin(), longest_first_.end(), [&](std::int32_t a, std::int32_t b) {
+        const std::int64_t tokens_a = problem.sequences[static_cast<std::size_t>(a)].tokens;
+        const std::int64_t tokens_b = problem.sequences[static_cast<std::size_t>(b)].tokens;
+        return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
+    });
+    fixed_seconds_ = kNever;
+    for (std::size_t index = 0; index < costs.num_degrees(); ++index) {
+        if (const MicroCosts::Level* level = costs.level(index, 1); level != nullptr) {
+            fixed_seconds_ = std::min(fixed_seconds_, level->fixed_seconds);
+        }
+    }
+}
+
+bool Constructor::is_solo(const Load& load, double target_seconds, const Habits& habits) const {
+    return costs_.degree(0) == 1 && costs_.seconds(0, load) <= target_seconds * habits.solo_share;
+}
+
+// The degree whose ranks lose least, wasted time included. Where no degree is fast enough, the
+// fastest.
+Constructor::Choice Constructor::best_new_gang(const Load& load,
+                                               double target_seconds,
+                                               const Habits& habits) const {
+    Choice best{.degree_index = 0, .charge = kNever};
+    Choice fastest{.degree_index = 0, .charge = kNever};
+    double least_seconds = kNever;
+    for (std::size_t index = 0; index < costs_.num_degrees(); ++index) {
+        const double seconds = costs_.seconds(index, load);
+        if (seconds < least_seconds) {
+            least_seconds = seconds;
+            fastest = {.degree_index = index, .charge = seconds * costs_.degree(index)};
+        }
+        if (seconds > target_seconds) {
+            continue;
+        }
+        const double left = target_seconds - seconds;
+        const double wasted = left < fixed_seconds_ ? left : 0;
+        const double charge = costs_.degree(index) * (seconds + habits.waste_share * wasted);
+        if (charge < best.charge) {
+            best = {.degree_index = index, .charge = charge};
+        }
+    }
+    return best.charge < kNever ? best : fastest;
+}
+
+// Long sequences, longest first: each joins the gang or opens the gang that costs least
+// rank-seconds. The others are handed back.
+std::vector<Constructor::Gang> Constructor::gangs(double target_seconds,
+                                                  const Habits& habits,
+                                                  std::vector<std::int32_t>& short_ones) const {
+    std::vector<Gang> made;
+    for (const std::int32_t sequence : longest_first_) {
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        if (is_solo(load, target_seconds, habits)) {
+            short_ones.push_back(sequence);
+            continue;
+        }
+        const Choice alone = best_new_gang(load, target_seconds, habits);
+        double least = alone.charge;
+        Gang* chosen = nullptr;
+        for (Gang& gang : made) {
+            const double seconds = costs_.seconds(gang.degree_index, gang.load + load);
+            const double charge = (seconds - gang.seconds) * costs_.degree(gang.degree_index);
+            if (seconds <= target_seconds && charge < least) {
+                least = charge;
+                chosen = &gang;
+            }
+        }
+        if (chosen == nullptr) {
+            made.push_back(
+                {.degree_index = alone.degree_index, .sequences = {}, .load = {}, .seconds = 0});
+            chosen = &made.back();
+        }
+        chosen->sequences.push_back(sequence);
+        chosen->load += load;
+        chosen->seconds = costs_.seconds(chosen->degree_index, chosen->load);
+    }
+    std::sort(made.begin(), made.end(), [](const Gang& a, const Gang& b) {
+        if (a.degree_index != b.degree_index) {
+            return a.degree_index > b.degree_index;
+        }
+        return a.seconds != b.seconds ? a.seconds > b.seconds
+                                      : a.sequences.front() < b.sequences.front();
+    });
+    return made;
+}
+
+// Ranks that can start soonest, and wait least for each other, under the node rule.
+std::vector<int> Constructor::place(const Draft& draft, int degree, double seconds) const {
+    const Topology& topology = problem_.topology;
+    const auto ready = [&](int rank) { return draft.busy()[static_cast<std::size_t>(rank)]; };
+    const auto sooner = [&](int a, int b) {
+        return ready(a) != ready(b) ? ready(a) < ready(b) : a < b;
+    };
+    std::vector<std::vector<int>> nodes;  // ranks of each, soonest first
+    for (int node = 0; node < topology.num_nodes(); ++node) {
+        std::vector<int> ranks(static_cast<std::size_t>(topology.ranks_on(node)));
+        std::iota(ranks.begin(), ranks.end(), node * topology.ranks_per_node);
+        std::sort(ranks.begin(), ranks.end(), sooner);
+        nodes.push_back(std::move(ranks));
+    }
+    std::vector<int> group;
+    if (degree > topology.ranks_per_node) {
+        // Full nodes that are ready soonest, then the soonest ranks of one more.
+        const auto is_full = [&](const std::vector<int>& ranks) {
+            return static_cast<int>(ranks.size()) == topology.ranks_per_node;
+        };
+        std::sort(nodes.begin(), nodes.end(),
+                  [&](const std::vector<int>& a, const std::vector<int>& b) {
+                      if (is_full(a) != is_full(b)) {
+                          return is_full(a);
+                      }
+                      return sooner(a.back(), b.back());
+                  });
+        const auto full = static_cast<std::size_t>(topology.nodes_for(degree) - 1);
+        const auto rest = static_cast<std::size_t>(degree) - full * nodes.front().size();
+        auto last = nodes.end();
+        for (auto node = nodes.begin() + static_cast<std::ptrdiff_t>(full); node != nodes.end();
+             ++node) {
+            if (node->size() >= rest &&
+                (last == nodes.end() || sooner((*node)[rest - 1], (*last)[rest - 1]))) {
+                last = node;
+            }
+        }
+        for (std::size_t i = 0; i < full; ++i) {
+            group.insert(group.end(), nodes[i].begin(), nodes[i].end());
+        }
+        group.insert(group.end(), last->begin(), last->begin() + static_cast<std::ptrdiff_t>(rest));
+    } else {
+        const auto count = static_cast<std::size_t>(degree);
+        double least = kNever;
+        for (const std::vector<int>& ranks : nodes) {
+            double sum = 0;  // of the ready times of the window
+            for (std::size_t i = 0; i < ranks.size(); ++i) {
+                sum += ready(ranks[i]);
+                if (i + 1 < count) {
+                    continue;
+                }
+                const double start = ready(ranks[i]);
+                const double waits = start * degree - sum;
+                // A node that is taken into use for a small gang is the dearer the more of it
+                // stays free: ties go to the tightest.
+                const double room = static_cast<double>(ranks.size() - 1 - i);
+                const double charge = start + 2 * waits + 1e-6 * seconds * room;
+                if (charge < least) {
+                    least = charge;
+                    group.assign(ranks.begin() + static_cast<std::ptrdiff_t>(i + 1 - count),
+                                 ranks.begin() + static_cast<std::ptrdiff_t>(i + 1));
+                }
+                sum -= ready(ranks[i + 1 - count]);
+            }
+        }
+    }
+    std::sort(group.begin(), group.end());
+    return group;
+}
+
+// Single-rank micro-batches on the ranks with most time left, as few ranks as the work needs; each
+// sequence, longest first, goes where most time is left.
+void Constructor::fill(Draft& draft,
+                       const std::vector<std::int32_t>& short_ones,
+                       double target_seconds,
+                       const Habits& habits) const {
+    if (short_ones.empty()) {
+        return;
+    }
+    const MicroCosts::Level& level = *costs_.level(0, 1);
+    const auto work_of = [&](std::int32_t sequence) {
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        return costs_.seconds(0, load) - level.fixed_seconds;
+    };
+    double work = 0;
+    double tokens = 0;
+    for (const std::int32_t sequence : short_ones) {
+        work += work_of(sequence);
+        tokens +=
+            static_cast<double>(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+    }
+    const double work_per_bin = work / tokens * static_cast<double>(costs_.most_tokens(0));
+
+    std::vector<int> by_room(static_cast<std::size_t>(problem_.topology.ranks));
+    std::iota(by_room.begin(), by_room.end(), 0);
+    const auto left = [&](int rank) {
+        return target_seconds - draft.busy()[static_cast<std::size_t>(rank)];
+    };
+    std::sort(by_room.begin(), by_room.end(),
+              [&](int a, int b) { return left(a) != left(b) ? left(a) > left(b) : a < b; });
+    double opened = 0;
+    std::size_t num_ranks = 0;
+    while (num_ranks < by_room.size() &&
+           (num_ranks == 0 || opened < work * (1 + habits.spare_share))) {
+        const double room = left(by_room[num_ranks]);
+        const double bins = std::max(1.0, std::ceil(room / (level.fixed_seconds + work_per_bin)));
+        opened += std::max(0.0, std::min(room - bins * level.fixed_seconds, bins * work_per_bin));
+        ++num_ranks;
+    }
+    by_room.resize(num_ranks);
+
+    // (time left when one more micro-batch is paid for, rank): the one with most is served.
+    using Entry = std::pair<double, int>;
+    std::priority_queue<Entry> queue;
+    std::vector<std::vector<std::size_t>> own(static_cast<std::size_t>(problem_.topology.ranks));
+    for (const int rank : by_room) {
+        queue.emplace(left(rank) - level.fixed_seconds, -rank);
+    }
+    for (const std::int32_t sequence : short_ones) {
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const int rank = -queue.top().second;
+        queue.pop();
+        std::vector<std::size_t>& bins = own[static_cast<std::size_t>(rank)];
+        // The bin of this rank that grows least; a new one where that is cheaper.
+        double least = costs_.seconds(0, load);
+        std::size_t chosen = draft.bins().size();
+        for (const std::size_t bin : bins) {
+            const double growth = draft.seconds(draft.bins()[bin], draft.bins()[bin].load + load) -
+                                  draft.bins()[bin].seconds;
+            if (growth < least) {
+                least = growth;
+                chosen = bin;
+            }
+        }
+        if (chosen == draft.bins().size()) {
+            bins.push_back(draft.open(0, {rank}));
+        }
+        draft.add(chosen, sequence);
+        queue.emplace(left(rank), -rank);
+    }
+}
+
+Draft Constructor::construct(double target_seconds, const Habits& habits) const {
+    Draft draft(problem_, costs_);
+    std::vector<std::int32_t> short_ones;
+    for (const Gang& gang : gangs(target_seconds, habits, short_ones)) {
+        const std::size_t bin = draft.open(
+            gang.degree_index, place(draft, costs_.degree(gang.degree_index), gang.seconds));
+        for (const std::int32_t sequence : gang.sequences) {
+            draft.add(bin, sequence);
+        }
+    }
+    fill(draft, short_ones, target_seconds, habits);
+    return draft;
+}
+
+}  // namespace dcp::plan
