@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -35,6 +37,12 @@ bool Constructor::is_solo(const Load& load, double target_seconds, const Habits&
     return costs_.degree(0) == 1 && costs_.seconds(0, load) <= target_seconds * habits.solo_share;
 }
 
+bool Constructor::is_nested(std::size_t degree_index) const {
+    const int degree = costs_.degree(degree_index);
+    const int node = problem_.topology.ranks_per_node;
+    return node % degree == 0 || degree % node == 0;
+}
+
 // The degree whose ranks lose least, wasted time included. Where no degree is fast enough, the
 // fastest.
 Constructor::Choice Constructor::best_new_gang(const Load& load,
@@ -49,7 +57,7 @@ Constructor::Choice Constructor::best_new_gang(const Load& load,
             least_seconds = seconds;
             fastest = {.degree_index = index, .charge = seconds * costs_.degree(index)};
         }
-        if (seconds > target_seconds) {
+        if (seconds > target_seconds || (habits.nested_degrees && !is_nested(index))) {
             continue;
         }
         const double left = target_seconds - seconds;
@@ -94,14 +102,45 @@ std::vector<Constructor::Gang> Constructor::gangs(double target_seconds,
         chosen->load += load;
         chosen->seconds = costs_.seconds(chosen->degree_index, chosen->load);
     }
-    std::sort(made.begin(), made.end(), [](const Gang& a, const Gang& b) {
-        if (a.degree_index != b.degree_index) {
-            return a.degree_index > b.degree_index;
-        }
-        return a.seconds != b.seconds ? a.seconds > b.seconds
-                                      : a.sequences.front() < b.sequences.front();
-    });
     return made;
+}
+
+// Each short sequence, longest first, into the fullest gang that takes it for fewer rank-seconds
+// than it costs on one rank with its share of a full micro-batch. The others stay.
+void Constructor::fill_gangs(std::vector<Gang>& gangs,
+                             std::vector<std::int32_t>& short_ones,
+                             double target_seconds) const {
+    std::vector<std::int32_t> left;
+    for (const std::int32_t sequence : short_ones) {
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const MicroCosts::Level& single = *costs_.level(0, load.tokens);
+        const double share =
+            static_cast<double>(load.tokens) / static_cast<double>(single.most_tokens);
+        const double price = costs_.seconds(0, load) - single.fixed_seconds * (1 - share);
+        Gang* tightest = nullptr;
+        std::int64_t least_room = std::numeric_limits<std::int64_t>::max();
+        for (Gang& gang : gangs) {
+            const std::int64_t room =
+                costs_.most_tokens(gang.degree_index) - gang.load.tokens - load.tokens;
+            if (room < 0 || room >= least_room) {
+                continue;
+            }
+            const double seconds = costs_.seconds(gang.degree_index, gang.load + load);
+            if (seconds <= target_seconds &&
+                (seconds - gang.seconds) * costs_.degree(gang.degree_index) < price) {
+                tightest = &gang;
+                least_room = room;
+            }
+        }
+        if (tightest == nullptr) {
+            left.push_back(sequence);
+            continue;
+        }
+        tightest->sequences.push_back(sequence);
+        tightest->load += load;
+        tightest->seconds = costs_.seconds(tightest->degree_index, tightest->load);
+    }
+    short_ones = std::move(left);
 }
 
 // Ranks that can start soonest, and wait least for each other, under the node rule.
@@ -111,6 +150,10 @@ std::vector<int> Constructor::place(const Draft& draft, int degree, double secon
     const auto sooner = [&](int a, int b) {
         return ready(a) != ready(b) ? ready(a) < ready(b) : a < b;
     };
+    if (degree == 1) {
+        const auto soonest = std::min_element(draft.busy().begin(), draft.busy().end());
+        return {static_cast<int>(std::distance(draft.busy().begin(), soonest))};
+    }
     std::vector<std::vector<int>> nodes;  // ranks of each, soonest first
     for (int node = 0; node < topology.num_nodes(); ++node) {
         std::vector<int> ranks(static_cast<std::size_t>(topology.ranks_on(node)));
@@ -176,10 +219,10 @@ std::vector<int> Constructor::place(const Draft& draft, int degree, double secon
 
 // Single-rank micro-batches on the ranks with most time left, as few ranks as the work needs; each
 // sequence, longest first, goes where most time is left.
-void Constructor::fill(Draft& draft,
-                       const std::vector<std::int32_t>& short_ones,
-                       double target_seconds,
-                       const Habits& habits) const {
+void Constructor::spread(Draft& draft,
+                         const std::vector<std::int32_t>& short_ones,
+                         double target_seconds,
+                         const Habits& habits) const {
     if (short_ones.empty()) {
         return;
     }
@@ -246,17 +289,106 @@ void Constructor::fill(Draft& draft,
     }
 }
 
-Draft Constructor::construct(double target_seconds, const Habits& habits) const {
-    Draft draft(problem_, costs_);
-    std::vector<std::int32_t> short_ones;
-    for (const Gang& gang : gangs(target_seconds, habits, short_ones)) {
+// Best fit, longest first: into the fullest pack of those that still take the sequence.
+std::vector<Constructor::Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
+                                                  std::size_t degree_index,
+                                                  double most_seconds) const {
+    constexpr int kTries = 6;  // packs that are looked at: the fullest may be full by time
+    const std::int64_t most_tokens = costs_.most_tokens(degree_index);
+    std::vector<Gang> made;
+    std::multimap<std::int64_t, std::size_t> by_room;
+    for (const std::int32_t sequence : sequences) {
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        auto chosen = by_room.end();
+        int tries = 0;
+        for (auto place = by_room.lower_bound(load.tokens);
+             place != by_room.end() && tries < kTries; ++place, ++tries) {
+            if (costs_.seconds(degree_index, made[place->second].load + load) <= most_seconds) {
+                chosen = place;
+                break;
+            }
+        }
+        std::size_t pack = made.size();
+        if (chosen != by_room.end()) {
+            pack = chosen->second;
+            by_room.erase(chosen);
+        } else {
+            made.push_back(
+                {.degree_index = degree_index, .sequences = {}, .load = {}, .seconds = 0});
+        }
+        Gang& gang = made[pack];
+        gang.sequences.push_back(sequence);
+        gang.load += load;
+        gang.seconds = costs_.seconds(degree_index, gang.load);
+        by_room.emplace(most_tokens - gang.load.tokens, pack);
+    }
+    return made;
+}
+
+// Packs for one rank; what leaves them too empty is packed again for two.
+std::vector<Constructor::Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& short_ones,
+                                                        double target_seconds,
+                                                        const Habits& habits) const {
+    const double most_seconds = target_seconds / habits.packs_a_rank;
+    std::vector<Gang> made = packs(short_ones, 0, most_seconds);
+    if (habits.merge_share == 0 || costs_.num_degrees() < 2) {
+        return made;
+    }
+    double fullest = 0;
+    for (const Gang& gang : made) {
+        fullest = std::max(fullest, static_cast<double>(gang.load.tokens));
+    }
+    const auto is_poor = [&](const Gang& gang) {
+        return static_cast<double>(gang.load.tokens) < habits.merge_share * fullest;
+    };
+    std::vector<bool> is_loose(problem_.sequences.size(), false);
+    for (const Gang& gang : made) {
+        for (const std::int32_t sequence : gang.sequences) {
+            is_loose[static_cast<std::size_t>(sequence)] = is_poor(gang);
+        }
+    }
+    std::erase_if(made, is_poor);
+    std::vector<std::int32_t> loose;
+    std::copy_if(short_ones.begin(), short_ones.end(), std::back_inserter(loose),
+                 [&](std::int32_t s) { return is_loose[static_cast<std::size_t>(s)]; });
+    std::vector<Gang> merged = packs(loose, 1, most_seconds);
+    std::move(merged.begin(), merged.end(), std::back_inserter(made));
+    return made;
+}
+
+// Gives every gang its ranks: wide before narrow, long before short.
+void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
+    std::sort(gangs.begin(), gangs.end(), [](const Gang& a, const Gang& b) {
+        if (a.degree_index != b.degree_index) {
+            return a.degree_index > b.degree_index;
+        }
+        return a.seconds != b.seconds ? a.seconds > b.seconds
+                                      : a.sequences.front() < b.sequences.front();
+    });
+    for (const Gang& gang : gangs) {
         const std::size_t bin = draft.open(
             gang.degree_index, place(draft, costs_.degree(gang.degree_index), gang.seconds));
         for (const std::int32_t sequence : gang.sequences) {
             draft.add(bin, sequence);
         }
     }
-    fill(draft, short_ones, target_seconds, habits);
+}
+
+Draft Constructor::construct(double target_seconds, const Habits& habits) const {
+    Draft draft(problem_, costs_);
+    std::vector<std::int32_t> short_ones;
+    std::vector<Gang> wide = gangs(target_seconds, habits, short_ones);
+    if (habits.fill_gangs && !short_ones.empty()) {
+        fill_gangs(wide, short_ones, target_seconds);
+    }
+    if (habits.packs_a_rank > 0) {
+        std::vector<Gang> narrow = mixed_packs(short_ones, target_seconds, habits);
+        std::move(narrow.begin(), narrow.end(), std::back_inserter(wide));
+        open(draft, std::move(wide));
+    } else {
+        open(draft, std::move(wide));
+        spread(draft, short_ones, target_seconds, habits);
+    }
     return draft;
 }
 

@@ -15,9 +15,17 @@ struct Habits {
     // Sequences longer than this part of what one rank can do in the time become gangs although one
     // rank would do.
     double solo_share = 1.0;
-    // Of the ranks' free time, how much more is opened for single-rank micro-batches than the
-    // remaining work needs.
+    // Gangs only of degrees that divide a node or are whole nodes: they nest, so nothing waits.
+    bool nested_degrees = false;
+    // Short sequences fill the gangs first, where that is cheaper than micro-batches of their own.
+    bool fill_gangs = true;
+    // Where the other short sequences go. 0: spread over the ranks with most time left. Otherwise
+    // first packed tightly, into micro-batches that last at most 1 / packs_a_rank of the time.
+    int packs_a_rank = 0;
+    // Spread: how much more time is opened for them than the work needs.
     double spare_share = 0.01;
+    // Packed: packs that are less full than this are dissolved and packed again for two ranks.
+    double merge_share = 0;
 };
 
 class Constructor {
@@ -43,12 +51,23 @@ private:
     std::vector<Gang> gangs(double target_seconds,
                             const Habits& habits,
                             std::vector<std::int32_t>& short_ones) const;
+    void fill_gangs(std::vector<Gang>& gangs,
+                    std::vector<std::int32_t>& short_ones,
+                    double target_seconds) const;
     Choice best_new_gang(const Load& load, double target_seconds, const Habits& habits) const;
+    bool is_nested(std::size_t degree_index) const;
     std::vector<int> place(const Draft& draft, int degree, double seconds) const;
-    void fill(Draft& draft,
-              const std::vector<std::int32_t>& short_ones,
-              double target_seconds,
-              const Habits& habits) const;
+    std::vector<Gang> packs(const std::vector<std::int32_t>& sequences,
+                            std::size_t degree_index,
+                            double most_seconds) const;
+    std::vector<Gang> mixed_packs(const std::vector<std::int32_t>& short_ones,
+                                  double target_seconds,
+                                  const Habits& habits) const;
+    void open(Draft& draft, std::vector<Gang> gangs) const;
+    void spread(Draft& draft,
+                const std::vector<std::int32_t>& short_ones,
+                double target_seconds,
+                const Habits& habits) const;
 
     const Problem& problem_;
     const MicroCosts& costs_;

@@ -12,7 +12,8 @@ namespace dcp::plan {
 
 namespace {
 
-constexpr std::size_t kKept = 6;  // drafts that are improved
+constexpr std::size_t kKept = 16;  // drafts that are improved
+constexpr double kMeanShare = 0.5;
 constexpr std::int64_t kMovesASequence = 400;
 constexpr std::int64_t kLeastMoves = 20'000;
 
@@ -22,25 +23,55 @@ constexpr double kTargets[] = {1.0,  1.004, 1.008, 1.012, 1.016, 1.02, 1.025, 1.
 
 std::vector<Habits> all_habits() {
     std::vector<Habits> habits;
-    for (const double waste : {0.0, 0.4, 1.0}) {
-        for (const double solo : {1.0, 0.6}) {
-            for (const double spare : {0.0, 0.03}) {
-                habits.push_back({.waste_share = waste, .solo_share = solo, .spare_share = spare});
+    for (const bool nested : {false, true}) {
+        for (const double waste : {0.0, 0.4, 1.0}) {
+            for (const double solo : {1.0, 0.6}) {
+                for (const double spare : {0.0, 0.03}) {
+                    habits.push_back({.waste_share = waste,
+                                      .solo_share = solo,
+                                      .nested_degrees = nested,
+                                      .fill_gangs = false,
+                                      .spare_share = spare});
+                }
+            }
+            for (const double merge : {0.0, 0.75, 0.85, 0.93}) {
+                for (const int packs : {1, 2, 3}) {
+                    habits.push_back({.waste_share = waste,
+                                      .nested_degrees = nested,
+                                      .packs_a_rank = packs,
+                                      .merge_share = merge});
+                }
             }
         }
     }
     return habits;
 }
 
-// The shortest drafts, shortest first, no two of equal length.
-void keep(std::vector<Draft>& kept, Draft draft) {
-    const double busiest = draft.busiest();
-    const auto place = std::find_if(kept.begin(), kept.end(),
-                                    [&](const Draft& other) { return busiest <= other.busiest(); });
-    if (place != kept.end() && place->busiest() == busiest) {
+// What a draft promises: annealing levels the ranks, so their mean counts as much as the busiest.
+double promise(const Draft& draft) {
+    double sum = 0;
+    for (const double busy : draft.busy()) {
+        sum += busy;
+    }
+    return kMeanShare * sum / static_cast<double>(draft.busy().size()) +
+           (1 - kMeanShare) * draft.busiest();
+}
+
+struct Candidate {
+    double promise;
+    Draft draft;
+};
+
+// The most promising drafts, best first, no two alike.
+void keep(std::vector<Candidate>& kept, Draft draft) {
+    const double promised = promise(draft);
+    const auto place = std::find_if(kept.begin(), kept.end(), [&](const Candidate& other) {
+        return promised <= other.promise;
+    });
+    if (place != kept.end() && place->promise == promised) {
         return;
     }
-    kept.insert(place, std::move(draft));
+    kept.insert(place, {promised, std::move(draft)});
     if (kept.size() > kKept) {
         kept.pop_back();
     }
@@ -60,7 +91,7 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     offer(PackedPlanner().plan(problem));
     const MicroCosts costs(problem);
     const Constructor constructor(problem, costs);
-    std::vector<Draft> kept;
+    std::vector<Candidate> kept;
     for (const double target : kTargets) {
         for (const Habits& habits : all_habits()) {
             keep(kept, constructor.construct((bound - once) * target, habits));
@@ -68,9 +99,9 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     }
     const auto sequences = static_cast<std::int64_t>(problem.sequences.size());
     for (std::size_t i = 0; i < kept.size(); ++i) {
-        offer(predicted(problem, kept[i].steps()));
-        const Draft better =
-            improve(kept[i], bound - once, std::max(kLeastMoves, kMovesASequence * sequences), i);
+        offer(predicted(problem, kept[i].draft.steps()));
+        const Draft better = improve(kept[i].draft, bound - once,
+                                     std::max(kLeastMoves, kMovesASequence * sequences), i);
         offer(predicted(problem, better.steps()));
     }
     best.lower_bound_seconds = bound;
