@@ -72,9 +72,9 @@ Constructor::Choice Constructor::best_new_gang(const Load& load,
 
 // Long sequences, longest first: each joins the gang or opens the gang that costs least
 // rank-seconds. The others are handed back.
-std::vector<Constructor::Gang> Constructor::gangs(double target_seconds,
-                                                  const Habits& habits,
-                                                  std::vector<std::int32_t>& short_ones) const {
+std::vector<Gang> Constructor::gangs(double target_seconds,
+                                     const Habits& habits,
+                                     std::vector<std::int32_t>& short_ones) const {
     std::vector<Gang> made;
     for (const std::int32_t sequence : longest_first_) {
         const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
@@ -141,80 +141,6 @@ void Constructor::fill_gangs(std::vector<Gang>& gangs,
         tightest->seconds = costs_.seconds(tightest->degree_index, tightest->load);
     }
     short_ones = std::move(left);
-}
-
-// Ranks that can start soonest, and wait least for each other, under the node rule.
-std::vector<int> Constructor::place(const Draft& draft, int degree, double seconds) const {
-    const Topology& topology = problem_.topology;
-    const auto ready = [&](int rank) { return draft.busy()[static_cast<std::size_t>(rank)]; };
-    const auto sooner = [&](int a, int b) {
-        return ready(a) != ready(b) ? ready(a) < ready(b) : a < b;
-    };
-    if (degree == 1) {
-        const auto soonest = std::min_element(draft.busy().begin(), draft.busy().end());
-        return {static_cast<int>(std::distance(draft.busy().begin(), soonest))};
-    }
-    std::vector<std::vector<int>> nodes;  // ranks of each, soonest first
-    for (int node = 0; node < topology.num_nodes(); ++node) {
-        std::vector<int> ranks(static_cast<std::size_t>(topology.ranks_on(node)));
-        std::iota(ranks.begin(), ranks.end(), node * topology.ranks_per_node);
-        std::sort(ranks.begin(), ranks.end(), sooner);
-        nodes.push_back(std::move(ranks));
-    }
-    std::vector<int> group;
-    if (degree > topology.ranks_per_node) {
-        // Full nodes that are ready soonest, then the soonest ranks of one more.
-        const auto is_full = [&](const std::vector<int>& ranks) {
-            return static_cast<int>(ranks.size()) == topology.ranks_per_node;
-        };
-        std::sort(nodes.begin(), nodes.end(),
-                  [&](const std::vector<int>& a, const std::vector<int>& b) {
-                      if (is_full(a) != is_full(b)) {
-                          return is_full(a);
-                      }
-                      return sooner(a.back(), b.back());
-                  });
-        const auto full = static_cast<std::size_t>(topology.nodes_for(degree) - 1);
-        const auto rest = static_cast<std::size_t>(degree) - full * nodes.front().size();
-        auto last = nodes.end();
-        for (auto node = nodes.begin() + static_cast<std::ptrdiff_t>(full); node != nodes.end();
-             ++node) {
-            if (node->size() >= rest &&
-                (last == nodes.end() || sooner((*node)[rest - 1], (*last)[rest - 1]))) {
-                last = node;
-            }
-        }
-        for (std::size_t i = 0; i < full; ++i) {
-            group.insert(group.end(), nodes[i].begin(), nodes[i].end());
-        }
-        group.insert(group.end(), last->begin(), last->begin() + static_cast<std::ptrdiff_t>(rest));
-    } else {
-        const auto count = static_cast<std::size_t>(degree);
-        double least = kNever;
-        for (const std::vector<int>& ranks : nodes) {
-            double sum = 0;  // of the ready times of the window
-            for (std::size_t i = 0; i < ranks.size(); ++i) {
-                sum += ready(ranks[i]);
-                if (i + 1 < count) {
-                    continue;
-                }
-                const double start = ready(ranks[i]);
-                const double waits = start * degree - sum;
-                // A node that is taken into use for a small gang is the dearer the more of it
-                // stays free: ties go to the tightest.
-                const double room = static_cast<double>(ranks.size() - 1 - i);
-                const double charge = start + 2 * waits + 1e-6 * seconds * room;
-                if (charge < least) {
-                    least = charge;
-                    group.assign(ranks.begin() + static_cast<std::ptrdiff_t>(i + 1 - count),
-                                 ranks.begin() + static_cast<std::ptrdiff_t>(i + 1));
-                }
-                sum -= ready(ranks[i + 1 - count]);
-            }
-        }
-    }
-    std::sort(group.begin(), group.end());
-    return group;
 }
 
 // Single-rank micro-batches on the ranks with most time left, as few ranks as the work needs; each
@@ -290,9 +216,9 @@ void Constructor::spread(Draft& draft,
 }
 
 // Best fit, longest first: into the fullest pack of those that still take the sequence.
-std::vector<Constructor::Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
-                                                  std::size_t degree_index,
-                                                  double most_seconds) const {
+std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
+                                     std::size_t degree_index,
+                                     double most_seconds) const {
     constexpr int kTries = 6;  // packs that are looked at: the fullest may be full by time
     const std::int64_t most_tokens = costs_.most_tokens(degree_index);
     std::vector<Gang> made;
@@ -313,8 +239,7 @@ std::vector<Constructor::Gang> Constructor::packs(const std::vector<std::int32_t
             pack = chosen->second;
             by_room.erase(chosen);
         } else {
-            made.push_back(
-                {.degree_index = degree_index, .sequences = {}, .load = {}, .seconds = 0});
+            made.push_back({.degree_index = degree_index});
         }
         Gang& gang = made[pack];
         gang.sequences.push_back(sequence);
@@ -326,9 +251,9 @@ std::vector<Constructor::Gang> Constructor::packs(const std::vector<std::int32_t
 }
 
 // Packs for one rank; what leaves them too empty is packed again for two.
-std::vector<Constructor::Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& short_ones,
-                                                        double target_seconds,
-                                                        const Habits& habits) const {
+std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& short_ones,
+                                           double target_seconds,
+                                           const Habits& habits) const {
     const double most_seconds = target_seconds / habits.packs_a_rank;
     std::vector<Gang> made = packs(short_ones, 0, most_seconds);
     if (habits.merge_share == 0 || costs_.num_degrees() < 2) {
@@ -358,16 +283,11 @@ std::vector<Constructor::Gang> Constructor::mixed_packs(const std::vector<std::i
 
 // Gives every gang its ranks: wide before narrow, long before short.
 void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
-    std::sort(gangs.begin(), gangs.end(), [](const Gang& a, const Gang& b) {
-        if (a.degree_index != b.degree_index) {
-            return a.degree_index > b.degree_index;
-        }
-        return a.seconds != b.seconds ? a.seconds > b.seconds
-                                      : a.sequences.front() < b.sequences.front();
-    });
+    sort_wide_first(gangs);
     for (const Gang& gang : gangs) {
         const std::size_t bin = draft.open(
-            gang.degree_index, place(draft, costs_.degree(gang.degree_index), gang.seconds));
+            gang.degree_index, place_group(problem_.topology, draft.busy(),
+                                           costs_.degree(gang.degree_index), gang.choice));
         for (const std::int32_t sequence : gang.sequences) {
             draft.add(bin, sequence);
         }
@@ -380,6 +300,9 @@ Draft Constructor::construct(double target_seconds, const Habits& habits) const 
     std::vector<Gang> wide = gangs(target_seconds, habits, short_ones);
     if (habits.fill_gangs && !short_ones.empty()) {
         fill_gangs(wide, short_ones, target_seconds);
+    }
+    if (habits.arrangements > 0 && !short_ones.empty()) {
+        arrange(wide, short_ones, target_seconds, habits);
     }
     if (habits.packs_a_rank > 0) {
         std::vector<Gang> narrow = mixed_packs(short_ones, target_seconds, habits);

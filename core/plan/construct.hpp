@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan/draft.hpp"
+#include "core/plan/gang.hpp"
 
 namespace dcp::plan {
 
@@ -26,6 +27,8 @@ struct Habits {
     double spare_share = 0.01;
     // Packed: packs that are less full than this are dissolved and packed again for two ranks.
     double merge_share = 0;
+    // Gangs that are tried with another degree or place, before anything else is placed.
+    int arrangements = 0;
 };
 
 class Constructor {
@@ -36,12 +39,6 @@ public:
     Draft construct(double target_seconds, const Habits& habits) const;
 
 private:
-    struct Gang {  // a micro-batch without ranks
-        std::size_t degree_index;
-        std::vector<std::int32_t> sequences;
-        Load load;
-        double seconds;
-    };
     struct Choice {
         std::size_t degree_index;
         double charge;
@@ -55,8 +52,11 @@ private:
                     std::vector<std::int32_t>& short_ones,
                     double target_seconds) const;
     Choice best_new_gang(const Load& load, double target_seconds, const Habits& habits) const;
+    void arrange(std::vector<Gang>& gangs,
+                 const std::vector<std::int32_t>& short_ones,
+                 double target_seconds,
+                 const Habits& habits) const;
     bool is_nested(std::size_t degree_index) const;
-    std::vector<int> place(const Draft& draft, int degree, double seconds) const;
     std::vector<Gang> packs(const std::vector<std::int32_t>& sequences,
                             std::size_t degree_index,
                             double most_seconds) const;

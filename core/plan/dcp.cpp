@@ -13,6 +13,7 @@ namespace dcp::plan {
 namespace {
 
 constexpr std::size_t kKept = 16;  // drafts that are improved
+constexpr int kArrangements = 100;
 constexpr double kMeanShare = 0.5;
 constexpr std::int64_t kMovesASequence = 400;
 constexpr std::int64_t kLeastMoves = 20'000;
@@ -33,6 +34,12 @@ std::vector<Habits> all_habits() {
                                       .fill_gangs = false,
                                       .spare_share = spare});
                 }
+            }
+            for (const int packs : {0, 1, 2}) {
+                habits.push_back({.waste_share = waste,
+                                  .nested_degrees = nested,
+                                  .packs_a_rank = packs,
+                                  .arrangements = kArrangements});
             }
             for (const double merge : {0.0, 0.75, 0.85, 0.93}) {
                 for (const int packs : {1, 2, 3}) {

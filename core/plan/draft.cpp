@@ -57,6 +57,18 @@ std::int32_t Draft::take(std::size_t bin, std::size_t position) {
     return sequence;
 }
 
+void Draft::relocate(std::size_t bin, int world_rank) {
+    int& here = bins_[bin].world_ranks.front();
+    const auto from = static_cast<std::size_t>(here);
+    const auto to = static_cast<std::size_t>(world_rank);
+    std::vector<std::size_t>& left = bins_of_rank_[from];
+    left.erase(std::find(left.begin(), left.end(), bin));
+    bins_of_rank_[to].push_back(bin);
+    busy_[from] -= bins_[bin].seconds;
+    busy_[to] += bins_[bin].seconds;
+    here = world_rank;
+}
+
 std::vector<Step> Draft::steps() const {
     std::vector<Step> steps;
     for (const bool singles : {false, true}) {

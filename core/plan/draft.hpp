@@ -48,6 +48,9 @@ public:
     void add(std::size_t bin, std::int32_t sequence);
     std::int32_t take(std::size_t bin, std::size_t position);
 
+    // Puts a single-rank bin on another rank of the same speed.
+    void relocate(std::size_t bin, int world_rank);
+
     // Steps as opened, empty bins left out, single ranks last.
     std::vector<Step> steps() const;
 

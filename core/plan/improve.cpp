@@ -4,29 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "core/plan/fast_random.hpp"
+
 namespace dcp::plan {
 
 namespace {
-
-// Numbers of the search: SplitMix64 (Steele, Lea & Flood 2014), a few cycles each. CounterRng is
-// for numbers that must not depend on the order they are asked for; here the order is the search.
-class FastRandom {
-public:
-    explicit FastRandom(std::uint64_t seed) : state_(seed) {}
-    std::uint64_t word() {
-        std::uint64_t z = (state_ += 0x9E3779B97F4A7C15U);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-        return z ^ (z >> 31);
-    }
-    std::size_t below(std::size_t count) {
-        return static_cast<std::size_t>(((word() >> 32) * count) >> 32);
-    }
-    double uniform() { return static_cast<double>(word() >> 11) * 0x1p-53; }
-
-private:
-    std::uint64_t state_;
-};
 
 class Annealing {
 public:
@@ -42,7 +24,12 @@ public:
         const double cooling = std::pow(cold / hot, 1.0 / static_cast<double>(moves));
         double heat = hot;
         for (std::int64_t move = 0; move < moves && !is_done_; ++move, heat *= cooling) {
-            try_move(-heat * std::log(1 - random_.uniform()));
+            const double allowance = -heat * std::log(1 - random_.uniform());
+            if (random_.uniform() < kBinMoves) {
+                try_bins(allowance);
+            } else {
+                try_sequences(allowance);
+            }
             if (over_.empty()) {
                 record();
             }
@@ -146,7 +133,47 @@ private:
         return draft_.open(0, {static_cast<int>(rank)});
     }
 
-    void try_move(double allowance) {
+    // A single-rank bin of a rank that is busy for too long goes to another rank, or changes places
+    // with one there.
+    void try_bins(double allowance) {
+        const std::size_t from = over_[random_.below(over_.size())];
+        const std::size_t to = random_.below(draft_.busy().size());
+        const std::size_t none = draft_.bins().size();
+        const std::size_t moved = draw_single(from);
+        const std::size_t back = random_.uniform() < 0.8 ? draw_single(to) : none;
+        if (from == to || moved == none ||
+            draft_.problem().topology.slowest({static_cast<int>(from)}) !=
+                draft_.problem().topology.slowest({static_cast<int>(to)})) {
+            return;
+        }
+        const double more =
+            draft_.bins()[moved].seconds - (back == none ? 0 : draft_.bins()[back].seconds);
+        const double sum =
+            change_of(static_cast<int>(from), -more) + change_of(static_cast<int>(to), more);
+        if (sum > allowance) {
+            return;
+        }
+        draft_.relocate(moved, static_cast<int>(to));
+        if (back != none) {
+            draft_.relocate(back, static_cast<int>(from));
+        }
+        note(from);
+        note(to);
+    }
+
+    // A single-rank bin with sequences of this rank; bins().size() if the draw is none.
+    std::size_t draw_single(std::size_t rank) {
+        const auto& bins = draft_.bins_of_rank(static_cast<int>(rank));
+        if (bins.empty()) {
+            return draft_.bins().size();
+        }
+        const std::size_t bin = bins[random_.below(bins.size())];
+        const Bin& drawn = draft_.bins()[bin];
+        return drawn.world_ranks.size() == 1 && !drawn.sequences.empty() ? bin
+                                                                         : draft_.bins().size();
+    }
+
+    void try_sequences(double allowance) {
         const std::size_t from = draw_source();
         const std::size_t to = draw_target();
         const std::size_t none = draft_.bins().size();
@@ -183,6 +210,7 @@ private:
         return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)].tokens);
     }
 
+    static constexpr double kBinMoves = 0.15;
     static constexpr std::size_t kNowhere = ~std::size_t{0};
 
     Draft draft_;

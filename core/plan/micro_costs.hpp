@@ -26,6 +26,7 @@ public:
 
     std::size_t num_degrees() const { return degrees_.size(); }
     int degree(std::size_t index) const { return degrees_[index]; }
+    const std::vector<Level>& levels(std::size_t index) const { return levels_[index]; }
     std::int64_t most_tokens(std::size_t index) const;  // 0: the degree holds nothing
 
     // Nothing where the group cannot hold the tokens.
