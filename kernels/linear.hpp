@@ -99,7 +99,7 @@ std::size_t linear_workspace_bytes(
 // Multiply-adds count two: 2 * T * N * K.
 double linear_flops(std::int64_t T, std::int64_t N, std::int64_t K);
 
-// Rate of this backend's own product of two square matrices, the same code as above, in FLOP/s:
+// Rate of this backend's own product of two large matrices, the same code as above, in FLOP/s:
 // what "share of the matrix-product peak" on the console refers to. Runs for about a quarter of a
 // second.
 double measure_matmul_flops_per_second(Queue& queue, DType dtype);

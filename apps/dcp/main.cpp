@@ -1,1 +1,93 @@
-int main() { return 0; }
+// The one executable. Parses the command line, runs a subcommand, maps errors to exit codes.
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "apps/dcp/commands.hpp"
+#include "apps/dcp/data_commands.hpp"
+#include "apps/dcp/manual_page.hpp"
+#include "core/base/errors.hpp"
+
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  dcp data import --out data/manpages /usr/share/man/man1
+  dcp train configs/quickstart.yaml --set run.iterations=500
+  dcp eval --weights runs/first/weights --dataset data/manpages
+  dcp export --run runs/first --out exported
+
+Exit status:
+  0  done
+  2  the command line, the configuration, the data or the weights are wrong: fix them, run again
+  3  the input was fine but the run could not go on: disk full, numbers not finite, out of memory
+
+`dcp COMMAND --help` tells more about a command; docs/ has the formats and the configuration keys.)";
+
+int report(const std::string& message, int exit_code) {
+    fmt::print(stderr, "dcp: error: {}\n", message);
+    return exit_code;
+}
+
+// The library would only say "A subcommand is required".
+std::string missing_command(const CLI::App& app) {
+    const CLI::App* parsed = &app;
+    std::string name = app.get_name();
+    while (!parsed->get_subcommands().empty()) {
+        parsed = parsed->get_subcommands().front();
+        name += " " + parsed->get_name();
+    }
+    std::string known;
+    for (const CLI::App* command : parsed->get_subcommands({})) {
+        known += (known.empty() ? "" : ", ") + command->get_name();
+    }
+    const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+    if (rest.empty()) {
+        return fmt::format("{} needs a command: {}", name, known);
+    }
+    return rest.front().starts_with('-')
+               ? fmt::format("{} has no option '{}'", name, rest.front())
+               : fmt::format("{} has no command '{}'; there are {}", name, rest.front(), known);
+}
+
+int run(int argc, char** argv) {
+    CLI::App app("Train transformers on sequences of very different lengths", "dcp");
+    app.formatter(std::make_shared<dcp::ManualPage>());  // of all commands below too
+    app.footer(kFooter);
+    app.require_subcommand(1);
+    app.set_version_flag("--version", dcp::describe_version, "Print version and what it runs on");
+    dcp::add_train_command(app);
+    dcp::add_eval_command(app);
+    dcp::add_export_command(app);
+    dcp::add_data_commands(app);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        const bool no_command = error.get_name() == "RequiredError" &&
+                                std::string(error.what()) == "A subcommand is required";
+        const std::string message = no_command ? missing_command(app) : error.what();
+        return report(message + " (see `dcp --help`)", dcp::kExitBadInput);
+    }
+    return dcp::kExitDone;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const dcp::Error& error) {
+        return report(error.what(), error.exit_code());
+    } catch (const std::bad_alloc&) {
+        return report("the machine has no memory left", dcp::kExitFailedRun);
+    } catch (const std::exception& error) {
+        return report(error.what(), dcp::kExitFailedRun);
+    }
+}

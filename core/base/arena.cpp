@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -53,8 +55,20 @@ Arena::~Arena() {
 }
 
 std::int64_t Arena::padded_bytes(DType dtype, const Shape& shape) {
-    const std::int64_t bytes = shape.num_elems() * static_cast<std::int64_t>(size_bytes(dtype));
-    return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+    // Shapes come from configurations: a product beyond 64 bits is more than any budget, not
+    // little.
+    constexpr std::int64_t kLargest =
+        std::numeric_limits<std::int64_t>::max() / kAlignmentBytes * kAlignmentBytes;
+    auto bytes = static_cast<std::int64_t>(size_bytes(dtype));
+    bool too_large = false;
+    for (int dim = 0; dim < shape.num_dims(); ++dim) {
+        if (shape[dim] == 0) {
+            return 0;
+        }
+        too_large = too_large || bytes > kLargest / shape[dim];
+        bytes = too_large ? bytes : bytes * shape[dim];
+    }
+    return too_large ? kLargest : (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
 Tensor Arena::allocate(std::string_view tensor_name,

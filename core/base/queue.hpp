@@ -76,6 +76,8 @@ public:
     }
     OpTimer(const OpTimer&) = delete;
     OpTimer& operator=(const OpTimer&) = delete;
+    OpTimer(OpTimer&&) = delete;
+    OpTimer& operator=(OpTimer&&) = delete;
 
 private:
     const Queue& queue_;

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,18 +26,20 @@ std::string format_bytes(std::int64_t bytes) {
 }
 
 std::string format_count(std::int64_t count) {
-    std::string digits = fmt::format("{}", count < 0 ? -count : count);
-    for (auto place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3) {
+    std::string digits = fmt::format("{}", count);
+    const std::ptrdiff_t first_digit = count < 0 ? 1 : 0;
+    for (auto place = std::ssize(digits) - 3; place > first_digit; place -= 3) {
         digits.insert(static_cast<std::size_t>(place), 1, ',');
     }
-    return count < 0 ? "-" + digits : digits;
+    return digits;
 }
 
 std::string format_seconds(double seconds) {
-    if (seconds < 1) {
+    // The limits are where rounding would reach the next unit: never "1000 ms" or "60.0 s".
+    if (seconds < 0.9995) {
         return fmt::format("{:.0f} ms", seconds * 1e3);
     }
-    if (seconds < 60) {
+    if (seconds < 59.95) {
         return fmt::format("{:.1f} s", seconds);
     }
     const auto whole = static_cast<std::int64_t>(std::llround(seconds));
@@ -52,11 +55,10 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
     if (status != std::errc() || value < 0 || !std::isfinite(value)) {
         return std::nullopt;
     }
-    std::string unit;
-    for (const char* letter = end; letter != text.data() + text.size(); ++letter) {
-        if (*letter != ' ') {
-            unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
-        }
+    std::string unit(end, text.data() + text.size());
+    unit.erase(0, unit.find_first_not_of(' '));
+    for (char& letter : unit) {
+        letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     }
     constexpr std::array<std::pair<std::string_view, double>, 15> kUnits{
         {{"", 1},

@@ -119,7 +119,7 @@ Reading parse_config(const std::string& text,
     for (const std::string& override : overrides) {
         assign(parse_override(override), reading);
     }
-    complete_and_check(reading);
+    complete_and_check(reading, file);
     return reading;
 }
 

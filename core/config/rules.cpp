@@ -48,9 +48,9 @@ public:
                 "yes recomputes all layers; write auto to recompute some");
     }
 
-    void data() {
+    void data(const std::string& file) {
         if (config_.data.train.empty()) {
-            throw ConfigError(origin_prefix("data.train") +
+            throw ConfigError((was_given("data.train") ? origin("data.train") : file) + ": " +
                               "data.train is missing: give the dataset prefixes to train on (`dcp "
                               "data import` makes them)");
         }
@@ -142,11 +142,11 @@ private:
 
 }  // namespace
 
-void complete_and_check(Reading& reading) {
+void complete_and_check(Reading& reading, const std::string& file) {
     Rules rules(reading);
     rules.model();
     rules.recompute();
-    rules.data();
+    rules.data(file);
     rules.batch();
     rules.planner();
     rules.remaining_defaults();

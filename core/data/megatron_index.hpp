@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/data/mapped_file.hpp"
+#include "core/base/mapped_file.hpp"
 #include "core/data/token_type.hpp"
 
 namespace dcp::data {

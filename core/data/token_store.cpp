@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
-#include "core/data/path_hints.hpp"
+#include "core/data/hints.hpp"
 
 namespace dcp::data {
 namespace {
@@ -33,48 +33,6 @@ std::int32_t header_word(std::span<const std::byte> bytes, int index) {
         std::memcpy(&word, bytes.data() + 4 * static_cast<std::size_t>(index), sizeof word);
     }
     return word;
-}
-
-// What a file is that is neither a dataset nor a shard, and what to do about it.
-std::string describe_other_file(const MappedFile& file) {
-    const auto bytes = file.bytes();
-    if (bytes.empty()) {
-        return "is empty; a dataset was not written completely, make it again";
-    }
-    if (is_git_lfs_pointer(bytes)) {
-        return "is a git-lfs pointer, not the file itself; fetch it with `git lfs pull`";
-    }
-    switch (header_word(bytes, 0)) {
-        case 20240522:
-            return "is an llm.c evaluation file (magic 20240522), not a token shard";
-        case 20240326:
-            return "is an llm.c model checkpoint (magic 20240326), not a token shard";
-        case 20240527:
-            return "is an llm.c optimizer state (magic 20240527), not a token shard";
-        default:
-            break;
-    }
-    constexpr std::string_view kLlmqMagic = "BIN.TOK\n";
-    if (bytes.size() >= kLlmqMagic.size() &&
-        std::memcmp(bytes.data(), kLlmqMagic.data(), kLlmqMagic.size()) == 0) {
-        return "is an llmq token file, which dcp does not read; convert it to a Megatron dataset";
-    }
-    const bool is_gzip =
-        bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
-    if (is_gzip || looks_like_text(bytes)) {
-        return fmt::format(
-            "is {}, not a dataset; make one of it with `dcp data import --out "
-            "PREFIX {}`",
-            is_gzip ? "gzip data" : "plain text", file.path());
-    }
-    if (file.path().ends_with(".bin")) {
-        const std::string prefix = file.path().substr(0, file.path().size() - 4);
-        return fmt::format(
-            "is no llm.c shard and has no index {}.idx beside it; copy that too, "
-            "or name another dataset ({})",
-            prefix, missing_path_hint(prefix, true));
-    }
-    return "is neither a Megatron dataset (PREFIX.bin and PREFIX.idx) nor an llm.c shard";
 }
 
 [[noreturn]] void fail_folder(const std::string& path) {
@@ -104,8 +62,7 @@ std::int64_t find_outside(const std::byte* start,
                           std::int64_t high) {
     const T* tokens = reinterpret_cast<const T*>(start);
     const auto is_outside = [=](T token) {
-        const auto value = static_cast<std::int64_t>(token);
-        return value < low || value > high;
+        return std::cmp_less(token, low) || std::cmp_greater(token, high);
     };
     return std::find_if(tokens, tokens + count, is_outside) - tokens;
 }
@@ -190,7 +147,7 @@ void TokenStore::open_llmc(MappedFile file) {
     const std::int32_t magic = header_word(bytes, 0);
     const bool is_llama = magic == kLlmcLlamaMagic;
     if (!is_llama && magic != kLlmcMagic) {
-        throw DataError(fmt::format("{}: {}", name_, describe_other_file(bin_)));
+        throw DataError(fmt::format("{}: {}", name_, describe_non_dataset(bin_)));
     }
     if (file_bytes < kLlmcHeaderBytes) {
         throw DataError(

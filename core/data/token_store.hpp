@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "core/data/mapped_file.hpp"
+#include "core/base/mapped_file.hpp"
 #include "core/data/megatron_index.hpp"
 #include "core/data/token_type.hpp"
 

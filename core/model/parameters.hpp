@@ -62,7 +62,7 @@ BlockTensors block_tensors(const config::ModelConfig& config,
                            Tensor flat,
                            std::int64_t layer);
 
-// Number of parameters by formula (reference: docs/models.md), independent of the layout.
+// Number of parameters by formula, independent of the layout (docs/architecture.md, "Parameters").
 std::int64_t count_parameters(const config::ModelConfig& config);
 
 }  // namespace dcp::model

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
 
 namespace dcp::train {
@@ -106,25 +107,7 @@ std::string RunFolder::file(std::string_view name) const {
 }
 
 void RunFolder::write(std::string_view name, std::string_view text) const {
-    const std::string target = file(name);
-    const std::string partial = target + ".partial";
-    const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        fail("open", partial);
-    }
-    try {
-        write_all(descriptor, text, partial);
-    } catch (...) {
-        ::close(descriptor);
-        ::unlink(partial.c_str());
-        throw;
-    }
-    if (::fsync(descriptor) != 0 || ::close(descriptor) != 0) {
-        fail("write", partial);
-    }
-    if (::rename(partial.c_str(), target.c_str()) != 0) {
-        fail("rename to", target);
-    }
+    write_file_atomically(file(name), text);
 }
 
 }  // namespace dcp::train

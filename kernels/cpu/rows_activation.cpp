@@ -22,21 +22,21 @@ namespace {
 inline constexpr float kSqrt8OverPi = 1.5957691216F;  // 2 sqrt(2/pi): 2u = this * (x + k x^3)
 inline constexpr float kGeluCubic = 0.044715F;
 
-// s(a) and 1 - s(a), each with its own full relative accuracy.
+// s(a) and 1 - s(a) from -a, each with its own full relative accuracy.
 struct Logistic {
     FloatVector s;
     FloatVector one_minus_s;
 };
-HWY_INLINE Logistic logistic(FloatVector a) {
-    const auto e = exp(hn::Neg(a));
+HWY_INLINE Logistic logistic(FloatVector minus_a) {
+    const auto e = exp_in_range(minus_a);
     const auto s = hn::Div(splat(1), hn::Add(splat(1), e));
     return {s, hn::Mul(e, s)};
 }
 
-// 2u and its derivative.
+// -2u, and the derivative of 2u.
 HWY_INLINE FloatVector gelu_argument(FloatVector x) {
     const auto x2 = hn::Mul(x, x);
-    return hn::Mul(hn::Mul(x, splat(kSqrt8OverPi)), hn::MulAdd(x2, splat(kGeluCubic), splat(1)));
+    return hn::Mul(x, hn::MulAdd(x2, splat(-kGeluCubic * kSqrt8OverPi), splat(-kSqrt8OverPi)));
 }
 HWY_INLINE FloatVector gelu_argument_slope(FloatVector x) {
     const auto x2 = hn::Mul(x, x);
@@ -52,7 +52,7 @@ void swiglu_forward(ConstTensor gate_up, Tensor y) {
             const auto y_row = y_rows[t];
             for_columns(columns, [&](std::int64_t c, auto lanes) HWY_ATTR {
                 const auto a = load(gate + c, lanes);
-                const auto silu = hn::Mul(a, logistic(a).s);
+                const auto silu = hn::Mul(a, logistic(hn::Neg(a)).s);
                 store(hn::Mul(silu, load(up + c, lanes)), y_row + c, lanes);
             });
         }
@@ -73,7 +73,7 @@ void swiglu_backward(ConstTensor d_y, ConstTensor gate_up, Tensor d_gate_up) {
                 const auto d = load(d_y_row + c, lanes);
                 const auto a = load(gate + c, lanes);
                 const auto u = load(up + c, lanes);
-                const auto at = logistic(a);
+                const auto at = logistic(hn::Neg(a));
                 const auto slope = hn::Mul(at.s, hn::MulAdd(a, at.one_minus_s, splat(1)));
                 store(hn::Mul(hn::Mul(d, u), slope), d_gate + c, lanes);
                 store(hn::Mul(d, hn::Mul(a, at.s)), d_up + c, lanes);
@@ -118,6 +118,7 @@ void gelu_backward(ConstTensor d_y, ConstTensor x, Tensor d_x) {
 
 void add(ConstTensor a, ConstTensor b, Tensor y) {
     const bool has_b = static_cast<bool>(b);
+    const ConstTensor never_null = has_b ? b : a;
     const auto kernel = [&](auto a_rows, auto b_rows, auto y_rows) HWY_ATTR {
         for (std::int64_t t = 0; t < y.dim(0); ++t) {
             const auto a_row = a_rows[t];
@@ -132,7 +133,7 @@ void add(ConstTensor a, ConstTensor b, Tensor y) {
             });
         }
     };
-    with_rows(kernel, a, b, y);
+    with_rows(kernel, a, never_null, y);
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ void cross_entropy(ConstTensor logits,
             const auto scale = splat(static_cast<float>(weight / sum));
             const auto offset = splat(largest);
             for_columns(columns, [&](std::int64_t c, auto lanes) HWY_ATTR {
-                const auto e = keeps_exponentials ? load(kept + c, lanes)
-                                                  : exp(hn::Sub(load(row + c, lanes), offset));
+                const auto e = kept != nullptr ? load(kept + c, lanes)
+                                               : exp(hn::Sub(load(row + c, lanes), offset));
                 store(hn::Mul(e, scale), d_row + c, lanes);
             });
             store_one(weight * (std::exp(below) / sum - 1), d_row + target);

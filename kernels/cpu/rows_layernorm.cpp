@@ -93,6 +93,7 @@ void layernorm_backward(ConstTensor d_y,
     const std::int64_t columns = x.dim(1);
     const auto* w = weight.as<float>();
     const bool has_residual = static_cast<bool>(residual);
+    const ConstTensor never_null = has_residual ? residual : d_y;
     const auto kernel = [&](auto d_y_rows, auto x_rows, auto residual_rows,
                             auto d_x_rows) HWY_ATTR {
         for (std::int64_t t = 0; t < x.dim(0); ++t) {
@@ -126,7 +127,7 @@ void layernorm_backward(ConstTensor d_y,
             });
         }
     };
-    with_rows(kernel, d_y, x, residual, d_x);
+    with_rows(kernel, d_y, x, never_null, d_x);
 }
 
 }  // namespace

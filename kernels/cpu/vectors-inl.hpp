@@ -30,7 +30,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<FloatTag>;
 using WordTag = hn::RebindToUnsigned<FloatTag>;
-using IntTag = hn::RebindToSigned<FloatTag>;
 using HalfWordTag = hn::Rebind<std::uint16_t, FloatTag>;
 
 HWY_INLINE std::int64_t num_lanes() {
@@ -179,31 +178,49 @@ HWY_INLINE void sum_columns(std::int64_t columns, float (&totals)[kTotals], Term
     }
 }
 
-// exp(x) to 2 units in the last place. 0 below -87.3 (where the result would be denormal), 2.4e38
-// above 88.3, NaN for NaN.
+// NaN stays NaN.
+HWY_INLINE FloatVector clamp(FloatVector x, FloatVector lowest, FloatVector highest) {
+#if HWY_TARGET == HWY_SCALAR
+    const auto from_below = hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
+    return hn::IfThenElse(hn::Gt(from_below, highest), highest, from_below);
+#else
+    // Min and Max of x86 return their second operand when one is NaN.
+    return hn::Max(lowest, hn::Min(highest, x));
+#endif
+}
+
+// exp(x) to 2 units in the last place for x in [-87.3, 88.3], the value at the nearer end for x
+// outside, NaN for NaN.
 //
 // x = n ln 2 + r with |r| <= ln(2)/2; exp(r) = 1 + r + r^2 q(r), q interpolated at the Chebyshev
-// nodes (relative error 1e-8). ln 2 is split so that n times its upper part is exact.
+// nodes (relative error 1e-8). ln 2 is split so that n times its upper part is exact. Adding 1.5 *
+// 2^23 + 127 rounds to an integer and leaves n + 127 in the low bits of the sum, which, shifted,
+// are the bits of 2^n; the range of x keeps its exponent normal.
 inline constexpr float kExp[5] = {0.5F, 0.166665763F, 0.0416665561F, 0.00836320315F,
                                   0.00139262131F};
 inline constexpr float kLn2Upper = 0.69140625F;
 inline constexpr float kLn2Lower = 0.0017409306F;
+inline constexpr float kRoundToInteger = 12582912.0F + 127.0F;
+inline constexpr float kLowestExponent = -87.3F;
+inline constexpr float kHighestExponent = 88.3F;
 
-HWY_INLINE FloatVector exp(FloatVector x) {
-    const FloatTag floats;
-    const auto lowest = splat(-87.3F);
-    // Min and Max return their second operand when one is NaN.
-    const auto clamped = hn::Max(lowest, hn::Min(splat(88.3F), x));
-    const auto n = hn::Round(hn::Mul(clamped, splat(1.44269504F)));
+HWY_INLINE FloatVector exp_in_range(FloatVector x) {
+    const auto clamped = clamp(x, splat(kLowestExponent), splat(kHighestExponent));
+    const auto rounded = hn::MulAdd(clamped, splat(1.44269504F), splat(kRoundToInteger));
+    const auto n = hn::Sub(rounded, splat(kRoundToInteger));
     const auto r = hn::NegMulAdd(n, splat(kLn2Lower), hn::NegMulAdd(n, splat(kLn2Upper), clamped));
     const auto r2 = hn::Mul(r, r);
     const auto low = hn::MulAdd(r, splat(kExp[1]), splat(kExp[0]));
     const auto high = hn::MulAdd(r, splat(kExp[3]), splat(kExp[2]));
     const auto q = hn::MulAdd(r2, hn::MulAdd(r2, splat(kExp[4]), high), low);
     const auto exp_r = hn::Add(hn::MulAdd(r2, q, r), splat(1));
-    const auto exponent = hn::Add(hn::ConvertTo(IntTag(), n), hn::Set(IntTag(), 127));
-    const auto power = hn::BitCast(floats, hn::ShiftLeft<23>(exponent));
-    return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(exp_r, power));
+    const auto power = hn::ShiftLeft<23>(hn::BitCast(WordTag(), rounded));
+    return hn::Mul(exp_r, hn::BitCast(FloatTag(), power));
+}
+
+// The same, and 0 for x below the range: minus infinity too.
+HWY_INLINE FloatVector exp(FloatVector x) {
+    return hn::IfThenZeroElse(hn::Lt(x, splat(kLowestExponent)), exp_in_range(x));
 }
 
 // The rows of a two-dimensional view.
@@ -232,13 +249,12 @@ HWY_INLINE Rows<AnyElements<std::byte>> any_rows_of(const Tensor& tensor) {
 }
 
 // Calls kernel(Rows...) for the tensors: compiled for all fp32, for all bf16, and once more for any
-// mixture, where every load tests the type (a branch that is always predicted). A tensor that is
-// absent fits every case.
+// mixture, where every load tests the type (a branch that is always predicted).
 template <class Kernel, class... Tensors>
 HWY_INLINE void with_rows(Kernel kernel, const Tensors&... tensors) {
-    if (((!tensors || tensors.dtype() == DType::kFloat32) && ...)) {
+    if (((tensors.dtype() == DType::kFloat32) && ...)) {
         kernel(rows_of<float>(tensors)...);
-    } else if (((!tensors || tensors.dtype() == DType::kBFloat16) && ...)) {
+    } else if (((tensors.dtype() == DType::kBFloat16) && ...)) {
         kernel(rows_of<BFloat16>(tensors)...);
     } else {
         kernel(any_rows_of(tensors)...);

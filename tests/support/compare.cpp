@@ -53,6 +53,14 @@ double relative_error(const ConstTensor& actual, const Values& expected) {
     return relative_error(values_of(actual), expected);
 }
 
+double error_norm(const ConstTensor& actual, const Values& expected) {
+    return std::sqrt(differences(values_of(actual), expected).sum_of_squares);
+}
+
+double norm(const Values& values) {
+    return std::sqrt(differences(values, values).expected_sum_of_squares);
+}
+
 double max_error(const Values& actual, const Values& expected) {
     const Differences found = differences(actual, expected);
     return found.largest / (found.largest_expected > 0 ? found.largest_expected : 1);

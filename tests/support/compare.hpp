@@ -11,6 +11,11 @@ namespace dcp::test {
 double relative_error(const Values& actual, const Values& expected);
 double relative_error(const ConstTensor& actual, const Values& expected);
 
+// ||actual - expected||, to be compared with the size of the terms where a result is their small
+// difference.
+double error_norm(const ConstTensor& actual, const Values& expected);
+double norm(const Values& values);
+
 // Largest |actual - expected| over the largest |expected|; over 1 where that is zero.
 double max_error(const Values& actual, const Values& expected);
 double max_error(const ConstTensor& actual, const Values& expected);

@@ -1,9 +1,7 @@
 // The configuration reader: every key, every kind of mistake with the words a user sees,
 // precedence, provenance, and that what is printed reads back.
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "tests/support/dataset_files.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -31,13 +29,6 @@ std::string error_of(const std::string& yaml, const Overrides& overrides = {}) {
         return error.what();
     }
     return "no error";
-}
-
-std::string read_all(const std::string& path) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
 }
 
 // The example that other programs and the documentation rely on.
@@ -323,7 +314,7 @@ TEST_CASE("keys that contradict each other", "[unit][config]") {
     const std::string missing =
         "data.train is missing: give the dataset prefixes to train on (`dcp data import` makes "
         "them)";
-    CHECK(error_of("") == missing);
+    CHECK(error_of("") == "run.yaml: " + missing);
     CHECK(error_of("data: {train: []}") == "run.yaml:1: " + missing);
 }
 
@@ -340,7 +331,7 @@ TEST_CASE("values that follow from others", "[unit][config]") {
     CHECK(parse(kTrain + "run: {iterations: 0}").schedule.warmup == 20);
 }
 
-TEST_CASE("--set wins over the file, the later over the earlier", "[unit][config]") {
+TEST_CASE("an override (--set) wins over the file, the later over the earlier", "[unit][config]") {
     const std::string yaml = kTrain + "optimizer: {lr: 1e-3}\nbatch: {sequences: 4}\n";
     CHECK(parse(yaml, {"optimizer.lr=2e-5"}).optimizer.lr == 2e-5);
     CHECK(parse(yaml, {"optimizer.lr=2e-5", "optimizer.lr=3"}).optimizer.lr == 3);
@@ -382,22 +373,20 @@ TEST_CASE("forms of YAML", "[unit][config]") {
 }
 
 TEST_CASE("files that cannot be read", "[unit][config]") {
-    const auto folder = std::filesystem::temp_directory_path() / "dcp_test_config";
-    std::filesystem::create_directories(folder);
-    const std::string file = (folder / "run.yaml").string();
-    std::ofstream(file) << kTrain;
+    const test::DatasetFolder folder;
+    const std::string file = folder / "run.yaml";
+    test::write_file(file, kTrain);
     CHECK(read_config(file).provenance.at("data.train") == file + ":1");
-    CHECK_THROWS_WITH(read_config(folder.string()),
-                      folder.string() + ": is a folder, expected a YAML file");
+    CHECK_THROWS_WITH(read_config(folder.path()),
+                      folder.path() + ": is a folder, expected a YAML file");
     CHECK_THROWS_WITH(read_config(file + "x"), file + "x: no such configuration file");
-    std::ofstream(file) << std::string((1 << 20) + 1, '#');
+    test::write_file(file, std::string((1 << 20) + 1, '#'));
     CHECK_THROWS_WITH(read_config(file),
                       file + ": is larger than 1 MiB, which no configuration is");
-    std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("docs/configuration.md lists every key with its values and default", "[unit][config]") {
-    const std::string docs = read_all(DCP_SOURCE_DIR "/docs/configuration.md");
+    const std::string docs = test::read_file(DCP_SOURCE_DIR "/docs/configuration.md");
     const Config defaults;
     for (const Key& key : schema()) {
         const std::string row = "| `" + key.name + "` |";

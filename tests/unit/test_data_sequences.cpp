@@ -13,6 +13,7 @@
 
 #include "core/base/errors.hpp"
 #include "core/base/rng.hpp"
+#include "core/data/length_stats.hpp"
 #include "core/data/packing.hpp"
 #include "core/data/sampler.hpp"
 #include "core/data/sequences.hpp"
@@ -296,6 +297,32 @@ TEST_CASE("a packed batch holds the sequences end to end", "[unit]") {
     data::load_packed(table, {}, batch);
     CHECK(batch.cu_seqlens == std::vector<std::int64_t>{0});
     CHECK(batch.num_tokens() == 0);
+}
+
+TEST_CASE("lengths summed up", "[unit]") {
+    CHECK(data::summarize({}).count == 0);
+    const auto stats = data::summarize({9, 3, 0, 1, 1000, 3});
+    CHECK(stats.count == 6);
+    CHECK(stats.sum == 1016);
+    CHECK(stats.min == 0);
+    CHECK(stats.max == 1000);
+    CHECK(stats.median == 3);
+    CHECK(stats.mean == Approx(1016 / 6.0));
+    CHECK(stats.p90 == Approx(9 + 0.5 * 991));
+    CHECK(stats.p99 == Approx(9 + 0.95 * 991));
+    REQUIRE(stats.buckets.size() == 10);  // 1, 2-3, 4-7, ..., 512-1023
+    std::int64_t first = 1;
+    for (const auto& bucket : stats.buckets) {
+        CHECK(bucket.first == first);
+        CHECK(bucket.last == 2 * first - 1);
+        first *= 2;
+    }
+    CHECK(stats.buckets[1].count == 2);
+    CHECK(stats.buckets[1].sum == 6);
+    CHECK(stats.buckets[2].count == 0);
+    CHECK(stats.buckets[9].sum == 1000);
+    CHECK(data::summarize({2, 3}).median == 2.5);
+    CHECK(data::summarize({70, 65}).buckets.size() == 1);
 }
 
 }  // namespace

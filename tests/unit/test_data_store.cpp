@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/errors.hpp"
-#include "core/data/path_hints.hpp"
+#include "core/data/hints.hpp"
 #include "core/data/token_store.hpp"
 
 namespace dcp::test {

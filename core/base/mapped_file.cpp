@@ -1,4 +1,4 @@
-#include "core/data/mapped_file.hpp"
+#include "core/base/mapped_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +14,7 @@
 
 #include "core/base/errors.hpp"
 
-namespace dcp::data {
+namespace dcp {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, const char* operation) {
@@ -100,4 +100,4 @@ bool looks_like_text(std::span<const std::byte> bytes) {
     return !sample.empty() && std::none_of(sample.begin(), sample.end(), is_control);
 }
 
-}  // namespace dcp::data
+}  // namespace dcp

@@ -1,9 +1,13 @@
-#include "core/data/path_hints.hpp"
+#include "core/data/hints.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <span>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +15,31 @@
 namespace dcp::data {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::int32_t first_word(std::span<const std::byte> bytes) {
+    std::int32_t word = 0;
+    std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof word));
+    return word;
+}
+
+// Nothing but printable letters and line ends where it starts.
+bool looks_like_text(std::span<const std::byte> bytes) {
+    const auto sample = as_text(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
+    const auto is_control = [](char letter) {
+        const auto code = static_cast<unsigned char>(letter);
+        return (code < 32 && code != '\n' && code != '\r' && code != '\t' && code != '\f') ||
+               code == 127;
+    };
+    return std::none_of(sample.begin(), sample.end(), is_control);
+}
+
+}  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
     // Row i holds the distances of a's first i letters to every beginning of b.
@@ -82,6 +111,44 @@ std::string missing_path_hint(const std::string& path, bool datasets) {
         return fmt::format("folder {} has no dataset", folder.string());
     }
     return fmt::format("nothing in folder {} has a similar name", folder.string());
+}
+
+std::string describe_non_dataset(const MappedFile& file) {
+    const auto bytes = file.bytes();
+    if (bytes.empty()) {
+        return "is empty; a dataset was not written completely, make it again";
+    }
+    if (is_git_lfs_pointer(bytes)) {
+        return "is a git-lfs pointer, not the file itself; fetch it with `git lfs pull`";
+    }
+    switch (first_word(bytes)) {
+        case 20240522:
+            return "is an llm.c evaluation file (magic 20240522), not a token shard";
+        case 20240326:
+            return "is an llm.c model checkpoint (magic 20240326), not a token shard";
+        case 20240527:
+            return "is an llm.c optimizer state (magic 20240527), not a token shard";
+        default:
+            break;
+    }
+    if (as_text(bytes).starts_with("BIN.TOK\n")) {
+        return "is an llmq token file, which dcp does not read; convert it to a Megatron dataset";
+    }
+    const bool is_gzip = as_text(bytes).starts_with("\x1f\x8b");
+    if (is_gzip || looks_like_text(bytes)) {
+        return fmt::format(
+            "is {}, not a dataset; make one of it with `dcp data import --out "
+            "PREFIX {}`",
+            is_gzip ? "gzip data" : "plain text", file.path());
+    }
+    if (file.path().ends_with(".bin")) {
+        const std::string prefix = file.path().substr(0, file.path().size() - 4);
+        return fmt::format(
+            "is no llm.c shard and has no index {}.idx beside it; copy that too, "
+            "or name another dataset ({})",
+            prefix, missing_path_hint(prefix, true));
+    }
+    return "is neither a Megatron dataset (PREFIX.bin and PREFIX.idx) nor an llm.c shard";
 }
 
 }  // namespace dcp::data

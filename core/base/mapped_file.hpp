@@ -1,4 +1,4 @@
-// A file mapped for reading. Nothing is read before it is touched, so a dataset of any size opens
+// A file mapped for reading. Nothing is read before it is touched, so a file of any size opens
 // at once and only the pages in use occupy memory, shared by all processes of a node.
 //
 // The mapping is of the file as it was when opened: renaming a new file over it changes nothing
@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace dcp::data {
+namespace dcp {
 
 class MappedFile {
 public:
@@ -35,4 +35,4 @@ bool is_git_lfs_pointer(std::span<const std::byte> bytes);
 // Mostly printable text rather than tokens or an index; for messages only.
 bool looks_like_text(std::span<const std::byte> bytes);
 
-}  // namespace dcp::data
+}  // namespace dcp

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Compares whole training iterations of `dcp train` with PyTorch on this machine's processor, in one
+# interleaved run (bench/compare.py says how). Options are passed on: --models small --dtypes bf16
+# --threads 1 --lengths FILE --rounds 3 --torch-only ...; --help lists them.
+# PyTorch comes from a virtual environment in build/venv, made here, or from the one that
+# DCP_TORCH_VENV names. Where PyTorch cannot be had, the comparison is skipped with a message.
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$repository"
+
+skip() {
+    echo "comparison skipped: $*"
+    exit 0
+}
+
+venv="${DCP_TORCH_VENV:-build/venv}"
+if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+    [[ -z "${DCP_TORCH_VENV:-}" ]] || fail "DCP_TORCH_VENV=$venv has no bin/python that can import torch"
+    need_packages "the comparison with PyTorch" "${comparison_packages[@]}"
+    step "PyTorch (into $venv; some minutes and 6 GB the first time)"
+    python3 -m venv "$venv" || skip "python3 cannot make a virtual environment in $venv"
+    "$venv/bin/pip" install --quiet torch numpy || skip "PyTorch could not be installed (no network?)"
+fi
+"$venv/bin/python" -c 'import torch; print("PyTorch", torch.__version__)' || skip "torch does not start"
+
+if [[ " $* " != *" --torch-only "* && " $* " != *" --help "* ]]; then
+    step "build dcp"
+    need_packages "building dcp" "${build_packages[@]}" "${test_packages[@]}"
+    build cpu dcp
+fi
+
+export TORCHINDUCTOR_CACHE_DIR="$PWD/build/torch-cache"
+exec "$venv/bin/python" -B scripts/bench/compare.py "$@"

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds and runs the tests. Without arguments: unit and house tests, a few minutes on two cores.
+# With --all, what continuous integration runs: formatting, clang-tidy, the unit tests under the
+# address and undefined-behaviour sanitizers, the command-line and long tests. The last summary is
+# that of the main test run.
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$repository"
+
+all=no
+case "${1:-}" in
+    "") ;;
+    --all) all=yes ;;
+    *) fail "unknown argument '$1' (known: --all)" ;;
+esac
+
+jobs="$(nproc)"
+failed=()
+
+# stage NAME COMMAND...: goes on after a failure, so that one run shows everything that is wrong.
+stage() {
+    local name="$1" start=$SECONDS
+    shift
+    step "$name"
+    if "$@"; then
+        echo "$name: passed in $((SECONDS - start)) s"
+    else
+        echo "$name: FAILED after $((SECONDS - start)) s"
+        failed+=("$name")
+    fi
+}
+
+our_sources() {
+    git ls-files --cached --others --exclude-standard -- "$@" | sort
+}
+
+check_format() {
+    our_sources '*.cpp' '*.hpp' | xargs --no-run-if-empty clang-format-14 --dry-run --Werror
+}
+
+# Tests are left out: Catch2's macros are not ours to lint, and they would double the time.
+run_tidy() {
+    our_sources 'apps/*.cpp' 'core/*.cpp' 'kernels/*.cpp' 'comm/*.cpp' |
+        xargs --no-run-if-empty -P "$jobs" -n 1 clang-tidy-19 -p build/cpu --quiet 2>/dev/null
+}
+
+run_sanitized_unit_tests() {
+    (build cpu-asan all) &&
+        ctest --preset cpu-asan --parallel "$jobs"
+}
+
+need_packages "building and testing dcp" "${build_packages[@]}" "${test_packages[@]}"
+if [[ $all == yes ]]; then
+    need_packages "formatting and lint" git "${lint_packages[@]}"
+    stage "format (clang-format-14)" check_format
+fi
+step "build (build/cpu)"
+build cpu all
+if [[ $all == yes ]]; then
+    stage "lint (clang-tidy-19)" run_tidy
+    stage "unit tests under sanitizers (build/cpu-asan)" run_sanitized_unit_tests
+    stage "tests" ctest --preset cpu --parallel "$jobs"
+else
+    stage "tests" ctest --preset fast --parallel "$jobs"
+fi
+
+if ((${#failed[@]})); then
+    printf 'FAILED: %s\n' "${failed[@]}"
+    exit 1
+fi
