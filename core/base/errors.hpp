@@ -36,6 +36,13 @@ public:
     explicit DataError(const std::string& message) : Error(message, kExitBadInput) {}
 };
 
+// A batch that cannot be planned (names the sequence and what would make it fit), or a plan that
+// breaks a promise.
+class PlanError : public Error {
+public:
+    explicit PlanError(const std::string& message) : Error(message, kExitBadInput) {}
+};
+
 // Something asked for that this build or this processor cannot do.
 class UnsupportedError : public Error {
 public:

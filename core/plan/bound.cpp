@@ -1,0 +1,133 @@
+#include "core/plan/bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/plan/price_search.hpp"
+#include "core/plan/price_table.hpp"
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr double kPrecision = 5e-5;    // of the bisection, relative
+constexpr double kRounding = 1e-9;     // what sums of many prices may be off by
+constexpr std::size_t kClasses = 120;  // of lengths, while a split is looked for
+constexpr int kSlotsBelow = 3;
+constexpr int kSlotsAbove = 4;
+
+// The counts of micro-batches worth looking at: near what the tokens of the batch ask of a rank.
+std::vector<Slot> slot_window(const WayFinder& ways,
+                              const Lengths& lengths,
+                              double makespan,
+                              int ranks) {
+    const double fixed = ways.fixed_seconds();
+    double tokens = 0;
+    double work = 0;  // of one rank, were it free of fixed costs and memory limits
+    for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+        tokens += lengths.counts[i] * lengths.tokens[i];
+        work += lengths.counts[i] * (ways.least_seconds(lengths.tokens[i]) - fixed);
+    }
+    const double by_memory = tokens / ways.most_rank_tokens() / ranks;
+    const double by_time = work / (makespan - fixed) / ranks;
+    const double most = std::min(1e6, makespan / fixed);
+    // A rank with as many micro-batches as its time could open has none left for work: the last
+    // slot before that stands for it.
+    const int top = std::max(1, static_cast<int>(most * (1 - 1e-6)));
+    const int middle = std::clamp(static_cast<int>(std::max(by_memory, by_time)), 1, top);
+    const int first = std::max(1, middle - kSlotsBelow);
+    const int last = std::min(top, middle + kSlotsAbove);
+    std::vector<Slot> slots;
+    for (int count = first; count <= last; ++count) {
+        slots.push_back({.count = count,
+                         .stands_for_fewer = count == first && first > 1,
+                         .stands_for_more = count == last && last + 1 <= most * (1 + kRounding)});
+    }
+    return slots;
+}
+
+bool has_no_way(const PriceTable& table) {
+    return std::adjacent_find(table.begins.begin(), table.begins.end()) != table.begins.end();
+}
+
+// Largest makespan shown impossible, from one that is known to be impossible (or the least of all)
+// upward.
+template <class IsImpossible>
+double search(double impossible, IsImpossible is_impossible) {
+    double step = 0.01;
+    double high = impossible * (1 + step);
+    while (is_impossible(high)) {
+        impossible = high;
+        step *= 2;
+        high = impossible * (1 + step);
+    }
+    while (high - impossible > kPrecision * impossible) {
+        const double middle = (impossible + high) / 2;
+        (is_impossible(middle) ? impossible : high) = middle;
+    }
+    return impossible;
+}
+
+}  // namespace
+
+double LowerBounds::best_seconds() const {
+    return std::max({longest_seconds, area_seconds, slots_seconds});
+}
+
+LowerBounds lower_bounds(const Problem& problem) {
+    check_problem(problem);
+    require_all_fit(problem);
+    const double once = problem.cost->per_iteration_seconds();
+    LowerBounds bounds{once, once, once};
+    if (problem.sequences.empty()) {
+        return bounds;
+    }
+    const WayFinder ways(problem);
+    const Lengths lengths = distinct_lengths(problem);
+    const int ranks = problem.topology.ranks;
+    const double fixed = ways.fixed_seconds();
+    const auto is_too_much = [&](double total) { return total > ranks * (1 + kRounding); };
+
+    double longest = 0;
+    for (const double tokens : lengths.tokens) {
+        longest = std::max(longest, ways.least_seconds(tokens));
+    }
+    const double area = search(longest, [&](double makespan) {
+        const std::vector<Slot> one{{.count = 1}};
+        const PriceTable table = ways.table(makespan, one, lengths);
+        // With one micro-batch in the table, the area's price of a share is f / T all the same.
+        double total = 0;
+        for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+            double price = std::numeric_limits<double>::infinity();
+            for (std::size_t j = table.begins[i]; j < table.begins[i + 1]; ++j) {
+                price = std::min(price, (fixed * table.ways[j].share + table.ways[j].work));
+            }
+            total += lengths.counts[i] * price / makespan;
+        }
+        return is_too_much(total);
+    });
+    double slots_bound = area;
+    if (fixed > 0) {
+        const Lengths coarse = coarse_lengths(lengths, kClasses);
+        slots_bound = search(area, [&](double makespan) {
+            const std::vector<Slot> slots = slot_window(ways, lengths, makespan, ranks);
+            const PriceTable exact = ways.table(makespan, slots, lengths);
+            if (has_no_way(exact)) {
+                return true;
+            }
+            const PriceTable rough = ways.table(makespan, slots, coarse);
+            const Split split = PriceSum(rough, coarse.counts, slots, makespan, fixed)
+                                    .maximise(area_split(makespan, fixed, slots),
+                                              split_limits(makespan, fixed, slots));
+            return is_too_much(
+                PriceSum(exact, lengths.counts, slots, makespan, fixed).total(split));
+        });
+    }
+    bounds.longest_seconds += longest * (1 - kRounding);
+    bounds.area_seconds += area * (1 - kRounding);
+    bounds.slots_seconds += slots_bound * (1 - kRounding);
+    return bounds;
+}
+
+}  // namespace dcp::plan

@@ -1,0 +1,89 @@
+#include "core/plan/draft.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dcp::plan {
+
+Draft::Draft(const Problem& problem, const MicroCosts& costs)
+    : problem_(&problem),
+      costs_(&costs),
+      busy_(static_cast<std::size_t>(problem.topology.ranks), 0.0),
+      bins_of_rank_(static_cast<std::size_t>(problem.topology.ranks)) {}
+
+double Draft::busiest() const {
+    return *std::max_element(busy_.begin(), busy_.end());
+}
+
+std::size_t Draft::open(std::size_t degree_index, std::vector<int> world_ranks) {
+    const std::size_t index = bins_.size();
+    double ready = 0;
+    for (const int rank : world_ranks) {
+        ready = std::max(ready, busy_[static_cast<std::size_t>(rank)]);
+    }
+    for (const int rank : world_ranks) {
+        busy_[static_cast<std::size_t>(rank)] = ready;
+        bins_of_rank_[static_cast<std::size_t>(rank)].push_back(index);
+    }
+    const double slowdown = 1 / problem_->topology.slowest(world_ranks);
+    bins_.push_back({.degree_index = degree_index,
+                     .world_ranks = std::move(world_ranks),
+                     .slowdown = slowdown});
+    return index;
+}
+
+void Draft::reload(Bin& bin, const Load& load) {
+    const double now = seconds(bin, load);
+    for (const int rank : bin.world_ranks) {
+        busy_[static_cast<std::size_t>(rank)] += now - bin.seconds;
+    }
+    bin.load = load;
+    bin.seconds = now;
+}
+
+void Draft::add(std::size_t bin, std::int32_t sequence) {
+    bins_[bin].sequences.push_back(sequence);
+    reload(bins_[bin], bins_[bin].load +
+                           load_of(problem_->sequences[static_cast<std::size_t>(sequence)].tokens));
+}
+
+std::int32_t Draft::take(std::size_t bin, std::size_t position) {
+    std::vector<std::int32_t>& sequences = bins_[bin].sequences;
+    const std::int32_t sequence = sequences[position];
+    sequences[position] = sequences.back();
+    sequences.pop_back();
+    reload(bins_[bin], bins_[bin].load -
+                           load_of(problem_->sequences[static_cast<std::size_t>(sequence)].tokens));
+    return sequence;
+}
+
+void Draft::relocate(std::size_t bin, int world_rank) {
+    int& here = bins_[bin].world_ranks.front();
+    const auto from = static_cast<std::size_t>(here);
+    const auto to = static_cast<std::size_t>(world_rank);
+    std::vector<std::size_t>& left = bins_of_rank_[from];
+    left.erase(std::find(left.begin(), left.end(), bin));
+    bins_of_rank_[to].push_back(bin);
+    busy_[from] -= bins_[bin].seconds;
+    busy_[to] += bins_[bin].seconds;
+    here = world_rank;
+}
+
+std::vector<Step> Draft::steps() const {
+    std::vector<Step> steps;
+    for (const bool singles : {false, true}) {
+        for (const Bin& bin : bins_) {
+            if (bin.sequences.empty() || (bin.world_ranks.size() == 1) != singles) {
+                continue;
+            }
+            steps.push_back(
+                {.world_ranks = bin.world_ranks,
+                 .sequences = bin.sequences,
+                 .strategy = preferred_strategy(costs_->degree(bin.degree_index), problem_->heads),
+                 .recompute_layers = costs_->level(bin.degree_index, bin.load.tokens)->depth});
+        }
+    }
+    return steps;
+}
+
+}  // namespace dcp::plan

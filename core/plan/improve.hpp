@@ -1,0 +1,16 @@
+// Local search on a draft: annealing with a fixed number of moves, so that the same draft gives the
+// same plan on every machine.
+#pragma once
+
+#include <cstdint>
+
+#include "core/plan/draft.hpp"
+
+namespace dcp::plan {
+
+// Moves and exchanges sequences between micro-batches until no rank is busy for longer than a time
+// that is lowered towards `bound_seconds` whenever that succeeds. Groups stay what they are; bins
+// may become empty and single-rank ones are opened. Returns the best draft met.
+Draft improve(Draft draft, double bound_seconds, std::int64_t moves, std::uint64_t seed);
+
+}  // namespace dcp::plan

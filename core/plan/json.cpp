@@ -1,0 +1,167 @@
+#include "core/plan/json.hpp"
+
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.hpp"
+#include "core/plan/statistics.hpp"
+
+namespace dcp::plan {
+
+namespace {
+
+using Json = nlohmann::ordered_json;  // keys in the order of the format's description
+
+constexpr const char* kFormat = "dcp-plan-1";
+
+Json step_to_json(const Step& step) {
+    return {{"ranks", step.world_ranks},
+            {"sequences", step.sequences},
+            {"strategy", {{"ulysses", step.strategy.ulysses}, {"ring", step.strategy.ring}}},
+            {"recompute_layers", step.recompute_layers},
+            {"start_seconds", step.start_seconds},
+            {"seconds", step.seconds},
+            {"peak_bytes", step.peak_bytes}};
+}
+
+[[noreturn]] void refuse(const std::string& key, const char* expected) {
+    throw PlanError(fmt::format("{}: '{}' is missing or not {}", kFormat, key, expected));
+}
+
+const Json& member(const Json& object, const std::string& key, const char* expected) {
+    if (!object.is_object() || !object.contains(key)) {
+        refuse(key, expected);
+    }
+    return object.at(key);
+}
+
+template <class Integer>
+Integer whole(const Json& value, const std::string& key) {
+    constexpr const char* kExpected = "a whole number in range";
+    if (!value.is_number_integer()) {
+        refuse(key, kExpected);
+    }
+    if (value.is_number_unsigned()) {
+        if (value.get<std::uint64_t>() >
+            static_cast<std::uint64_t>(std::numeric_limits<Integer>::max())) {
+            refuse(key, kExpected);
+        }
+    } else if (value.get<std::int64_t>() <
+               static_cast<std::int64_t>(std::numeric_limits<Integer>::min())) {
+        refuse(key, kExpected);
+    }
+    return value.get<Integer>();
+}
+
+template <class Integer>
+Integer whole_member(const Json& object, const std::string& key) {
+    return whole<Integer>(member(object, key, "a whole number"), key);
+}
+
+double real_member(const Json& object, const std::string& key) {
+    const Json& value = member(object, key, "a number");
+    if (!value.is_number()) {
+        refuse(key, "a number");
+    }
+    return value.get<double>();
+}
+
+std::string text_member(const Json& object, const std::string& key) {
+    const Json& value = member(object, key, "text");
+    if (!value.is_string()) {
+        refuse(key, "text");
+    }
+    return value.get<std::string>();
+}
+
+const Json& list_member(const Json& object, const std::string& key) {
+    const Json& value = member(object, key, "a list");
+    if (!value.is_array()) {
+        refuse(key, "a list");
+    }
+    return value;
+}
+
+Step step_from_json(const Json& object) {
+    Step step;
+    for (const Json& rank : list_member(object, "ranks")) {
+        step.world_ranks.push_back(whole<int>(rank, "ranks"));
+    }
+    for (const Json& sequence : list_member(object, "sequences")) {
+        step.sequences.push_back(whole<std::int32_t>(sequence, "sequences"));
+    }
+    step.strategy = {.ulysses = step.degree(), .ring = 1};
+    if (object.contains("strategy")) {
+        const Json& strategy = object.at("strategy");
+        step.strategy = {.ulysses = whole_member<int>(strategy, "ulysses"),
+                         .ring = whole_member<int>(strategy, "ring")};
+    }
+    step.recompute_layers = whole_member<int>(object, "recompute_layers");
+    step.start_seconds = real_member(object, "start_seconds");
+    step.seconds = real_member(object, "seconds");
+    step.peak_bytes = real_member(object, "peak_bytes");
+    return step;
+}
+
+}  // namespace
+
+std::string to_json(const Problem& problem, const Plan& plan, const PlanLabel& label) {
+    const Statistics numbers = statistics(problem, plan);
+    std::vector<std::int64_t> lengths;
+    lengths.reserve(problem.sequences.size());
+    for (const Sequence& sequence : problem.sequences) {
+        lengths.push_back(sequence.tokens);
+    }
+    Json steps = Json::array();
+    for (const Step& step : plan.steps) {
+        steps.push_back(step_to_json(step));
+    }
+    const Json document = {{"format", kFormat},
+                           {"planner", label.planner},
+                           {"ranks", problem.topology.ranks},
+                           {"ranks_per_node", problem.topology.ranks_per_node},
+                           {"cost", label.cost},
+                           {"batch", label.batch},
+                           {"seed", label.seed},
+                           {"sequences", lengths},
+                           {"steps", steps},
+                           {"makespan_seconds", plan.makespan_seconds},
+                           {"lower_bound_seconds", plan.lower_bound_seconds},
+                           {"imbalance_ratio", numbers.imbalance_ratio},
+                           {"tokens_per_second", numbers.tokens_per_second},
+                           {"plan_seconds", label.plan_seconds}};
+    return document.dump();
+}
+
+PlanFile from_json(std::string_view line) {
+    const Json document = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (document.is_discarded()) {
+        throw PlanError(fmt::format("{}: not JSON", kFormat));
+    }
+    if (text_member(document, "format") != kFormat) {
+        throw PlanError(
+            fmt::format("'{}' is not the format {}", text_member(document, "format"), kFormat));
+    }
+    PlanFile file;
+    file.label = {.planner = text_member(document, "planner"),
+                  .cost = text_member(document, "cost"),
+                  .batch = whole_member<std::int64_t>(document, "batch"),
+                  .seed = whole_member<std::uint64_t>(document, "seed"),
+                  .plan_seconds = real_member(document, "plan_seconds")};
+    file.ranks = whole_member<int>(document, "ranks");
+    file.ranks_per_node = whole_member<int>(document, "ranks_per_node");
+    for (const Json& tokens : list_member(document, "sequences")) {
+        file.sequences.push_back({.id = static_cast<std::int64_t>(file.sequences.size()),
+                                  .tokens = whole<std::int64_t>(tokens, "sequences")});
+    }
+    for (const Json& step : list_member(document, "steps")) {
+        file.plan.steps.push_back(step_from_json(step));
+    }
+    file.plan.makespan_seconds = real_member(document, "makespan_seconds");
+    file.plan.lower_bound_seconds = real_member(document, "lower_bound_seconds");
+    return file;
+}
+
+}  // namespace dcp::plan

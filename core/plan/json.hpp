@@ -1,0 +1,38 @@
+// `dcp-plan-1`: a plan as one line of JSON, complete enough for another program to check it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/problem.hpp"
+
+namespace dcp::plan {
+
+// What a file says about a plan besides the plan.
+struct PlanLabel {
+    std::string planner;
+    std::string cost;
+    std::int64_t batch = 0;
+    std::uint64_t seed = 0;
+    double plan_seconds = 0;  // how long planning took
+};
+
+// Every key of the format, and `strategy` (ulysses, ring) of each step; without a newline.
+std::string to_json(const Problem& problem, const Plan& plan, const PlanLabel& label);
+
+// A line read back: all that the file knows of the problem.
+struct PlanFile {
+    PlanLabel label;
+    int ranks = 0;
+    int ranks_per_node = 0;
+    std::vector<Sequence> sequences;
+    Plan plan;
+};
+
+// PlanError names the key that is missing or of the wrong type. validate() does the rest. A step
+// without `strategy` is Ulysses over all of its ranks.
+PlanFile from_json(std::string_view line);
+
+}  // namespace dcp::plan

@@ -1,0 +1,56 @@
+// Costs for searches: every allowed degree with the recompute depths worth having, as coefficients.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/plan/problem.hpp"
+
+namespace dcp::plan {
+
+class MicroCosts {
+public:
+    // The depths of a degree, shallow first: each holds more tokens than the one before. A
+    // micro-batch recomputes as little as its tokens allow.
+    struct Level {
+        int depth = 0;
+        std::int64_t most_tokens = 0;
+        double fixed_seconds = 0;
+        double token_seconds = 0;
+        double squared_seconds = 0;
+    };
+
+    explicit MicroCosts(const Problem& problem);
+
+    std::size_t num_degrees() const { return degrees_.size(); }
+    int degree(std::size_t index) const { return degrees_[index]; }
+    const std::vector<Level>& levels(std::size_t index) const { return levels_[index]; }
+    std::int64_t most_tokens(std::size_t index) const;  // 0: the degree holds nothing
+
+    // Nothing where the group cannot hold the tokens.
+    const Level* level(std::size_t index, std::int64_t tokens) const {
+        for (const Level& level : levels_[index]) {
+            if (tokens <= level.most_tokens) {
+                return &level;
+            }
+        }
+        return nullptr;
+    }
+
+    // On ranks of speed 1; infinity where they cannot hold the load.
+    double seconds(std::size_t index, const Load& load) const {
+        const Level* found = level(index, load.tokens);
+        return found == nullptr ? std::numeric_limits<double>::infinity()
+                                : found->fixed_seconds +
+                                      found->token_seconds * static_cast<double>(load.tokens) +
+                                      found->squared_seconds * load.squared_tokens;
+    }
+
+private:
+    std::vector<int> degrees_;
+    std::vector<std::vector<Level>> levels_;
+};
+
+}  // namespace dcp::plan

@@ -1,0 +1,32 @@
+#include "core/plan/planner.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/errors.hpp"
+#include "core/plan/planners.hpp"
+
+namespace dcp::plan {
+
+std::vector<std::string> planner_names() {
+    return {"dcp", "bucket", "packed", "random"};
+}
+
+std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOptions& options) {
+    if (name == "dcp") {
+        return std::make_unique<DcpPlanner>();
+    }
+    if (name == "bucket") {
+        return std::make_unique<BucketPlanner>();
+    }
+    if (name == "packed") {
+        return std::make_unique<PackedPlanner>();
+    }
+    if (name == "random") {
+        return std::make_unique<RandomPlanner>(options.seed);
+    }
+    throw ConfigError(
+        fmt::format("unknown planner '{}'; known: {}", name, fmt::join(planner_names(), ", ")));
+}
+
+}  // namespace dcp::plan

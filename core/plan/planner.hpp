@@ -1,0 +1,35 @@
+// Lengths in, plan out. Pure: no clock, no files, no randomness but the seed; the same problem
+// gives the same plan on every machine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/problem.hpp"
+
+namespace dcp::plan {
+
+class Planner {
+public:
+    virtual ~Planner() = default;
+
+    virtual std::string_view name() const = 0;
+
+    // A plan that validate() accepts. PlanError names the first sequence that fits nowhere, its
+    // need, the budget, and what would make it fit.
+    virtual Plan plan(const Problem& problem) const = 0;
+};
+
+struct PlannerOptions {
+    std::uint64_t seed = 0;  // of planners that draw
+};
+
+// ConfigError for an unknown name lists the known ones.
+std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOptions& options = {});
+
+std::vector<std::string> planner_names();
+
+}  // namespace dcp::plan

@@ -1,0 +1,77 @@
+// What a sequence takes of a micro-batch, for the bounds: on a rank with n micro-batches in time T,
+// a share of one of the n (of its tokens or of its time) and rank-seconds of work.
+#pragma once
+
+#include <vector>
+
+#include "core/plan/problem.hpp"
+
+namespace dcp::plan {
+
+// A rank with exactly `count` micro-batches; the ends of a window stand for fewer or more too.
+struct Slot {
+    int count = 1;
+    bool stands_for_fewer = false;
+    bool stands_for_more = false;
+};
+
+struct Lengths {
+    std::vector<double> tokens;  // rising
+    std::vector<double> counts;
+};
+
+Lengths distinct_lengths(const Problem& problem);
+// At most `most` classes of neighbouring lengths, each with its mean length.
+Lengths coarse_lengths(const Lengths& lengths, std::size_t most);
+
+// One way to run a sequence. Of all ways only those are kept that are cheapest for some price of
+// shares and work.
+struct Way {
+    int slot = 0;      // index into the slots
+    double share = 0;  // per rank
+    double work = 0;   // rank-seconds
+};
+
+struct PriceTable {
+    std::vector<Way> ways;
+    std::vector<std::size_t> begins;  // ways of length i: [begins[i], begins[i + 1])
+};
+
+// All (degree, depth) of a problem as coefficients, prepared once.
+class WayFinder {
+public:
+    explicit WayFinder(const Problem& problem);
+
+    double fixed_seconds() const { return fixed_seconds_; }
+    // Tokens of a rank's micro-batch at most, whatever the depth.
+    double most_rank_tokens() const;
+    // Least seconds of this length alone on any group that holds it; infinity: none does.
+    double least_seconds(double tokens) const;
+
+    PriceTable table(double makespan, const std::vector<Slot>& slots, const Lengths& lengths) const;
+
+private:
+    struct Option {  // one degree at one depth
+        double degree = 1;
+        double extra_seconds = 0;  // latency: what it costs beyond fixed_seconds_
+        double token_seconds = 0;  // on every rank
+        double squared_seconds = 0;
+        double most_tokens = 0;  // of the group
+        double token_area = 0;   // rank-seconds a token, its share of the latency included
+    };
+    struct Depth {
+        std::vector<Option> options;  // by rising token_area
+        double squared_area = 0;      // rank-seconds a squared token, least of the options
+        double rank_tokens = 0;       // most of the options
+    };
+    // Least work of each length at a depth in a micro-batch of at most `room` seconds; infinity
+    // where there is none.
+    std::vector<double> least_work(const Depth& depth,
+                                   double room,
+                                   const std::vector<double>& tokens) const;
+
+    double fixed_seconds_ = 0;
+    std::vector<Depth> depths_;
+};
+
+}  // namespace dcp::plan

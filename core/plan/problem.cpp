@@ -1,0 +1,215 @@
+#include "core/plan/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/errors.hpp"
+#include "core/base/units.hpp"
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;  // a sum of 2^22 of them is still exact
+
+void require(bool is_right, const std::string& message) {
+    if (!is_right) {
+        throw PlanError(message);
+    }
+}
+
+std::string bytes_text(double bytes) {
+    return bytes < 1e18 ? format_bytes(static_cast<std::int64_t>(std::ceil(bytes)))
+                        : fmt::format("{:.3g} B", bytes);
+}
+
+struct Need {
+    double bytes = 0;
+    int degree = 1;
+    int depth = 0;
+};
+
+// The allowed degree and depth that hold a load in the fewest bytes of a rank.
+Need least_need(const Problem& problem, const Load& load) {
+    Need least;
+    bool is_first = true;
+    for (const int degree : problem.degrees) {
+        const int depth = leanest_depth(problem, load, degree);
+        const double bytes = cost_of(problem, load, degree, depth).peak_bytes;
+        if (is_first || bytes < least.bytes) {
+            least = {.bytes = bytes, .degree = degree, .depth = depth};
+            is_first = false;
+        }
+    }
+    return least;
+}
+
+// Most tokens that a sequence of this shape of problem may have; 0: not one fits.
+std::int64_t most_tokens(const Problem& problem, std::int64_t too_many) {
+    std::int64_t fitting = 0;
+    while (too_many - fitting > 1) {
+        const std::int64_t middle = fitting + (too_many - fitting) / 2;
+        const bool does_fit =
+            least_need(problem, load_of(middle)).bytes <= problem.memory_budget_bytes;
+        (does_fit ? fitting : too_many) = middle;
+    }
+    return fitting;
+}
+
+std::string remedy(const Problem& problem, const Sequence& sequence, const Need& need) {
+    std::string text = fmt::format("a budget of {}", bytes_text(need.bytes));
+    const std::int64_t tokens = most_tokens(problem, sequence.tokens);
+    if (tokens > 0) {
+        text += fmt::format(", or sequences of at most {} tokens", tokens);
+    }
+    Problem wider = problem;
+    wider.may_recompute = true;
+    if (!problem.may_recompute &&
+        least_need(wider, load_of(sequence.tokens)).bytes <= problem.memory_budget_bytes) {
+        text += ", or recomputation allowed";
+    }
+    wider = problem;
+    wider.degrees = any_degrees(problem.topology.ranks);
+    if (least_need(wider, load_of(sequence.tokens)).bytes <= problem.memory_budget_bytes) {
+        text += ", or higher SP degrees allowed";
+    }
+    return text;
+}
+
+}  // namespace
+
+std::int64_t Problem::longest() const {
+    std::int64_t tokens = longest_tokens;
+    for (const Sequence& sequence : sequences) {
+        tokens = std::max(tokens, sequence.tokens);
+    }
+    return tokens;
+}
+
+std::vector<int> any_degrees(int ranks) {
+    std::vector<int> degrees;
+    for (int degree = 1; degree <= ranks; ++degree) {
+        degrees.push_back(degree);
+    }
+    return degrees;
+}
+
+std::vector<int> power_of_two_degrees(int ranks) {
+    std::vector<int> degrees;
+    for (int degree = 1; degree <= ranks; degree *= 2) {
+        degrees.push_back(degree);
+    }
+    return degrees;
+}
+
+void check_problem(const Problem& problem) {
+    const Topology& topology = problem.topology;
+    require(problem.cost != nullptr, "the problem has no cost model");
+    require(topology.ranks >= 1 && topology.ranks_per_node >= 1,
+            fmt::format("{} ranks on nodes of {}: both must be at least 1", topology.ranks,
+                        topology.ranks_per_node));
+    require(topology.speeds.empty() ||
+                topology.speeds.size() == static_cast<std::size_t>(topology.ranks),
+            fmt::format("{} rank speeds for {} ranks", topology.speeds.size(), topology.ranks));
+    for (const double speed : topology.speeds) {
+        require(std::isfinite(speed) && speed > 0, "a rank's speed must be positive");
+    }
+    require(!problem.degrees.empty(),
+            fmt::format("no SP degree is allowed on {} ranks", topology.ranks));
+    int last = 0;
+    for (const int degree : problem.degrees) {
+        require(degree > last && degree <= topology.ranks,
+                fmt::format("SP degree {}: degrees must rise and lie between 1 and {} ranks",
+                            degree, topology.ranks));
+        last = degree;
+    }
+    for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
+        const std::int64_t tokens = problem.sequences[i].tokens;
+        require(tokens >= 1 && tokens <= kMaxTokens,
+                fmt::format("sequence {} has {} tokens", i, tokens));
+    }
+    require(std::isfinite(problem.memory_budget_bytes) && problem.memory_budget_bytes > 0,
+            "the memory budget must be positive");
+}
+
+Load load_of(const Problem& problem, const std::vector<std::int32_t>& sequences) {
+    Load load;
+    for (const std::int32_t sequence : sequences) {
+        load += load_of(problem.sequences[static_cast<std::size_t>(sequence)].tokens);
+    }
+    return load;
+}
+
+StepCost cost_of(const Problem& problem, const Load& load, int degree, int recompute_layers) {
+    return problem.cost->cost(load, preferred_strategy(degree, problem.heads), recompute_layers);
+}
+
+StepCost cost_of(const Problem& problem, const Step& step) {
+    StepCost cost =
+        problem.cost->cost(load_of(problem, step.sequences), step.strategy, step.recompute_layers);
+    cost.compute_seconds /= problem.topology.slowest(step.world_ranks);
+    return cost;
+}
+
+bool fits(const Problem& problem, const Load& load, int degree, int recompute_layers) {
+    return cost_of(problem, load, degree, recompute_layers).peak_bytes <=
+           problem.memory_budget_bytes;
+}
+
+int leanest_depth(const Problem& problem, const Load& load, int degree) {
+    const int most = problem.max_recompute_layers();
+    const double kept = cost_of(problem, load, degree, 0).peak_bytes;
+    return cost_of(problem, load, degree, most).peak_bytes < kept ? most : 0;
+}
+
+void require_all_fit(const Problem& problem) {
+    const auto require_fit = [&](const Sequence& sequence, const std::string& who) {
+        const Need need = least_need(problem, load_of(sequence.tokens));
+        if (need.bytes <= problem.memory_budget_bytes) {
+            return;
+        }
+        throw PlanError(fmt::format(
+            "{} of {} tokens fits nowhere: it needs {} a rank (SP degree {}, {} of {} layers "
+            "recomputed), the budget is {}; what would make it fit: {}",
+            who, sequence.tokens, bytes_text(need.bytes), need.degree, need.depth,
+            problem.cost->layers(), bytes_text(problem.memory_budget_bytes),
+            remedy(problem, sequence, need)));
+    };
+    for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
+        const Sequence& sequence = problem.sequences[i];
+        require_fit(sequence, fmt::format("sequence {} (id {})", i, sequence.id));
+    }
+    if (problem.longest_tokens > 0) {
+        require_fit({.id = -1, .tokens = problem.longest_tokens},
+                    "the longest sequence of the run");
+    }
+}
+
+Plan predicted(const Problem& problem, std::vector<Step> steps) {
+    Plan plan;
+    std::vector<double> ready(static_cast<std::size_t>(problem.topology.ranks), 0.0);
+    double last_end = 0;
+    for (Step& step : steps) {
+        const StepCost cost = cost_of(problem, step);
+        step.seconds = cost.seconds();
+        step.peak_bytes = cost.peak_bytes;
+        step.start_seconds = 0;
+        for (const int rank : step.world_ranks) {
+            step.start_seconds =
+                std::max(step.start_seconds, ready[static_cast<std::size_t>(rank)]);
+        }
+        const double end = step.start_seconds + step.seconds;
+        for (const int rank : step.world_ranks) {
+            ready[static_cast<std::size_t>(rank)] = end;
+        }
+        last_end = std::max(last_end, end);
+    }
+    plan.steps = std::move(steps);
+    plan.makespan_seconds = last_end + problem.cost->per_iteration_seconds();
+    return plan;
+}
+
+}  // namespace dcp::plan

@@ -1,0 +1,58 @@
+// What a planner is given. The same problem gives the same plan on every machine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/cost_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/topology.hpp"
+
+namespace dcp::plan {
+
+struct Problem {
+    std::vector<Sequence> sequences;
+    std::shared_ptr<const CostModel> cost;
+    Topology topology;
+    std::vector<int> degrees;  // allowed, rising, each from 1 to topology.ranks
+    Heads heads;
+    double memory_budget_bytes = 0;  // of each rank
+    bool may_recompute = false;      // false: every step keeps everything
+    // Longest sequence of the whole run: what planners with one SP degree for the run size it by.
+    std::int64_t longest_tokens = 0;  // 0: the longest of `sequences`
+
+    int max_recompute_layers() const { return may_recompute ? cost->layers() : 0; }
+    std::int64_t longest() const;
+};
+
+// 1 to `ranks`; the powers of two up to `ranks`.
+std::vector<int> any_degrees(int ranks);
+std::vector<int> power_of_two_degrees(int ranks);
+
+// Throws PlanError where the problem itself makes no sense: no rank, no allowed degree, a sequence
+// without tokens, ...
+void check_problem(const Problem& problem);
+
+Load load_of(const Problem& problem, const std::vector<std::int32_t>& sequences);
+
+// Cost on ranks of speed 1, with the strategy a planner prefers.
+StepCost cost_of(const Problem& problem, const Load& load, int degree, int recompute_layers);
+// Cost of a step as it stands: its strategy, and its slowest rank sets the time of its compute.
+StepCost cost_of(const Problem& problem, const Step& step);
+
+bool fits(const Problem& problem, const Load& load, int degree, int recompute_layers);
+
+// The recompute depth that needs least memory; with recompute allowed it is 0 or full depth.
+int leanest_depth(const Problem& problem, const Load& load, int degree);
+
+// Throws PlanError for the first sequence (the longest of the run comes last) that no allowed
+// degree and depth can hold: its need, the budget, and what would make it fit.
+void require_all_fit(const Problem& problem);
+
+// Fills in what the cost model predicts (start, seconds, peak bytes of every step, makespan) for
+// steps in their global order.
+Plan predicted(const Problem& problem, std::vector<Step> steps);
+
+}  // namespace dcp::plan

@@ -1,0 +1,31 @@
+#include "core/plan/topology.hpp"
+
+#include <algorithm>
+
+namespace dcp::plan {
+
+int Topology::ranks_on(int node) const {
+    return std::min(ranks_per_node, ranks - node * ranks_per_node);
+}
+
+bool Topology::obeys_node_rule(const std::vector<int>& world_ranks) const {
+    int nodes = 0;
+    int last = -1;
+    for (const int rank : world_ranks) {
+        nodes += node_of(rank) != last ? 1 : 0;
+        last = node_of(rank);
+    }
+    return nodes == nodes_for(static_cast<int>(world_ranks.size()));
+}
+
+double Topology::slowest(const std::vector<int>& world_ranks) const {
+    double speed = speeds.empty() ? 1.0 : speeds[static_cast<std::size_t>(world_ranks.front())];
+    if (!speeds.empty()) {
+        for (const int rank : world_ranks) {
+            speed = std::min(speed, speeds[static_cast<std::size_t>(rank)]);
+        }
+    }
+    return speed;
+}
+
+}  // namespace dcp::plan

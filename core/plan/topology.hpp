@@ -1,0 +1,29 @@
+// Where the ranks are and how fast they run.
+//
+// The one rule of placement (the node rule): a group of p ranks spans exactly the fewest nodes that
+// can hold p ranks, ceil(p / ranks_per_node). Inside those nodes any ranks may form a group.
+#pragma once
+
+#include <vector>
+
+namespace dcp::plan {
+
+struct Topology {
+    int ranks = 1;
+    int ranks_per_node =
+        1;  // node n holds ranks n * ranks_per_node and up; the last may hold fewer
+    std::vector<double> speeds;  // of every rank, 1 = what the cost model describes; empty: all 1
+
+    int num_nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+    int node_of(int world_rank) const { return world_rank / ranks_per_node; }
+    int ranks_on(int node) const;
+    int nodes_for(int degree) const { return (degree + ranks_per_node - 1) / ranks_per_node; }
+
+    // Whether these ranks (sorted, in range, not empty) obey the node rule. Some group of every
+    // degree from 1 to `ranks` does: full nodes first, then the last one.
+    bool obeys_node_rule(const std::vector<int>& world_ranks) const;
+
+    double slowest(const std::vector<int>& world_ranks) const;
+};
+
+}  // namespace dcp::plan
