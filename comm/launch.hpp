@@ -9,11 +9,12 @@
 
 namespace dcp::comm {
 
-// A ConfigError that every rank of the world throws at the same point with the same text, so that
+// An error of the start that every rank of the world throws at the same point with the same text, so that
 // only world rank 0 has to say it.
-class SharedConfigError : public ConfigError {
+class SharedConfigError : public Error {
 public:
-    explicit SharedConfigError(const std::string& message) : ConfigError(message) {}
+    explicit SharedConfigError(const std::string& message, int exit_code = kExitBadInput)
+        : Error(message, exit_code, true) {}
 };
 
 // How many processes each launcher says it has started; 0 where it says nothing. To be read before

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/commands.hpp"
-#include "apps/dcp/launcher.hpp"
+#include "apps/dcp/ranks.hpp"
 #include "core/config/reader.hpp"
 #include "core/train/trainer.hpp"
 
@@ -43,8 +43,9 @@ void run(const Arguments& arguments) {
         fmt::print("{}", config::print(reading.config, reading.provenance));
         return;
     }
-    refuse_several_ranks();
-    train::run_training(reading.config, {.profile_ops = arguments.profile_ops});
+    run_in_world([&](const train::World& world) {
+        train::run_training(reading.config, world, {.profile_ops = arguments.profile_ops});
+    });
 }
 
 }  // namespace

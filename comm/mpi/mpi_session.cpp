@@ -196,7 +196,7 @@ void MpiSession::abort(const std::exception& error) noexcept {
     const int code = known != nullptr ? known->exit_code() : kExitFailedRun;
     (void)std::signal(SIGALRM, SIG_DFL);
     alarm(kAbortSeconds);
-    if (dynamic_cast<const SharedConfigError*>(&error) != nullptr && world_rank() != 0) {
+    if (known != nullptr && known->is_shared() && world_rank() != 0) {
         std::this_thread::sleep_for(kListenerSeconds);
     } else if (world_size() == 1) {
         fmt::print(stderr, "dcp: {}\n", error.what());

@@ -16,12 +16,15 @@ inline constexpr int kExitFailedRun =
 
 class Error : public std::runtime_error {
 public:
-    Error(const std::string& message, int exit_code)
-        : std::runtime_error(message), exit_code_(exit_code) {}
+    Error(const std::string& message, int exit_code, bool is_shared = false)
+        : std::runtime_error(message), exit_code_(exit_code), is_shared_(is_shared) {}
     int exit_code() const { return exit_code_; }
+    // Thrown on every rank alike, so only world rank 0 has to say it.
+    bool is_shared() const { return is_shared_; }
 
 private:
     int exit_code_;
+    bool is_shared_;
 };
 
 // Configuration file, command line or environment.
@@ -64,7 +67,7 @@ public:
 // A loss or gradient that is not finite: nothing has been updated with it.
 class NonFiniteError : public Error {
 public:
-    explicit NonFiniteError(const std::string& message) : Error(message, kExitFailedRun) {}
+    explicit NonFiniteError(const std::string& message) : Error(message, kExitFailedRun, true) {}
 };
 
 // A collective that could not be completed: names the group, the operation and the library's reason.

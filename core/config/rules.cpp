@@ -76,18 +76,6 @@ public:
         }
         follows("batch.sequences", b.tokens > 0 ? "not used: batch.tokens is given" : "default");
         follows("batch.tokens", "not used: batch.sequences is given");
-        require(
-            b.micro_batch_tokens == kAutomatic || b.micro_batch_tokens >= config_.data.max_tokens,
-            {"batch.micro_batch_tokens", "data.max_tokens"},
-            "the longest sequence must fit into a micro-batch");
-    }
-
-    void planner() {
-        const std::string& degrees = config_.planner.degrees;
-        const bool has_one = degrees[0] != '[' || degrees.find("[1,") == 0 || degrees == "[1]" ||
-                             degrees.find(" 1,") != std::string::npos ||
-                             degrees.find(" 1]") != std::string::npos;
-        require(has_one, {"planner.degrees"}, "one rank can only use degree 1: add it to the list");
     }
 
     void remaining_defaults() {
@@ -148,7 +136,6 @@ void complete_and_check(Reading& reading, const std::string& file) {
     rules.recompute();
     rules.data(file);
     rules.batch();
-    rules.planner();
     rules.remaining_defaults();
 }
 

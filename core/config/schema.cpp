@@ -180,14 +180,14 @@ std::vector<Key> optimizer_keys() {
 
 std::vector<Key> planner_keys() {
     return {
-        word("planner.name", planner(&P::name), {"dcp"}, "planner",
-             " (on one rank every sequence runs here; the other planners come with several ranks)"),
+        word("planner.name", planner(&P::name), {"dcp", "bucket", "packed", "random"},
+             "who decides which ranks run which sequences (docs/ranks.md)"),
         {"planner.degrees", "any, pow2 or a list of whole numbers from 1",
-         "allowed sequence-parallel degrees; one rank always uses 1", false, read_degrees,
+         "allowed sequence-parallel degrees, as far as there are ranks", false, read_degrees,
          [](const Config& config) { return config.planner.degrees; }},
         word("planner.recompute", planner(&P::recompute), {"auto", "yes", "no"},
              "may layers recompute; auto: model.recompute_layers of them; yes: all; no: none"),
-        {"planner.cost", "\"\" (no cost model is used on one rank)",
+        {"planner.cost", "\"\" (this version plans with a cost model of its own)",
          "cost or profile file; empty: none", false,
          [](const Value& value, Config&) {
              return value.kind == Value::Kind::kScalar && value.text.empty();

@@ -74,14 +74,12 @@ void Transformer::prepare(Queue& queue) {
 void Transformer::train_micro_batch(Queue& queue,
                                     Arena& arena,
                                     const MicroBatch& batch,
+                                    SequenceAttention& attention,
                                     std::int64_t recompute_layers,
                                     Tensor loss_T) {
     const Arena::Scope scratch(arena);
-    PassContext pass{.queue = queue,
-                     .arena = arena,
-                     .batch = batch,
-                     .attention = attention_,
-                     .conditioning = {}};
+    PassContext pass{
+        .queue = queue, .arena = arena, .batch = batch, .attention = attention, .conditioning = {}};
     const Shape activation{batch.num_tokens(), config_.hidden};
     const Tensor d_x_TC = arena.allocate("d_x", MemoryCategory::kActivations, compute_, activation);
     const Tensor x_TC = arena.allocate("x", MemoryCategory::kActivations, compute_, activation);
@@ -178,7 +176,7 @@ void Transformer::evaluate_micro_batch(Queue& queue,
     PassContext pass{.queue = queue,
                      .arena = arena,
                      .batch = batch,
-                     .attention = attention_,
+                     .attention = local_attention_,
                      .conditioning = {}};
     const auto activation = [&] {
         return arena.allocate("x", MemoryCategory::kActivations, compute_,
@@ -206,6 +204,7 @@ std::int64_t Transformer::head_bytes(const Queue& queue, std::int64_t T) const {
 }
 
 std::int64_t Transformer::training_bytes(const Queue& queue,
+                                         const SequenceAttention& attention,
                                          std::int64_t T,
                                          std::int64_t recompute_layers) const {
     const std::int64_t x = Arena::padded_bytes(compute_, {T, config_.hidden});
@@ -214,8 +213,8 @@ std::int64_t Transformer::training_bytes(const Queue& queue,
     for (auto layer = static_cast<std::int64_t>(blocks_.size()) - 1; layer >= 0; --layer) {
         const Block& block = *blocks_[static_cast<std::size_t>(layer)];
         const std::int64_t saved = block.saved_bytes(T);
-        const std::int64_t scratch =
-            std::max(block.forward_scratch_bytes(queue, T), block.backward_scratch_bytes(queue, T));
+        const std::int64_t scratch = std::max(block.forward_scratch_bytes(queue, attention, T),
+                                              block.backward_scratch_bytes(queue, attention, T));
         above = layer < recompute_layers ? x + std::max(above, saved + scratch)
                                          : saved + x + std::max(above, scratch);
     }
@@ -225,13 +224,21 @@ std::int64_t Transformer::training_bytes(const Queue& queue,
 std::int64_t Transformer::evaluation_bytes(const Queue& queue, std::int64_t T) const {
     std::int64_t above = head_bytes(queue, T);
     for (const auto& block : blocks_) {
-        above = std::max(above, block->saved_bytes(T) + block->forward_scratch_bytes(queue, T));
+        above = std::max(above, block->saved_bytes(T) +
+                                    block->forward_scratch_bytes(queue, local_attention_, T));
     }
     return 2 * Arena::padded_bytes(compute_, {T, config_.hidden}) + above;
 }
 
-double Transformer::training_flops(const MicroBatch& batch) const {
-    const std::int64_t T = batch.num_tokens();
+double Transformer::training_flops(std::span<const std::int64_t> lengths) const {
+    std::int64_t T = 0;
+    double attention = 0;
+    for (const std::int64_t length : lengths) {
+        const kernels::AttentionSpan whole{.q_count = length, .k_count = length};
+        T += length;
+        attention += kernels::attention_flops(std::span(&whole, 1), config_.causal, config_.heads,
+                                              config_.head_dim);
+    }
     const std::int64_t D = config_.head_dim;
     const std::int64_t up =
         config_.activation == config::Activation::kSwiGlu ? 2 * config_.ffn : config_.ffn;
@@ -239,8 +246,7 @@ double Transformer::training_flops(const MicroBatch& batch) const {
         kernels::linear_flops(T, (config_.heads + 2 * config_.kv_heads) * D, config_.hidden) +
         kernels::linear_flops(T, config_.hidden, config_.heads * D) +
         kernels::linear_flops(T, up, config_.hidden) +
-        kernels::linear_flops(T, config_.hidden, config_.ffn) +
-        kernels::attention_flops(batch.spans, config_.causal, config_.heads, D);
+        kernels::linear_flops(T, config_.hidden, config_.ffn) + attention;
     return 3 * (static_cast<double>(config_.layers) * block +
                 kernels::linear_flops(T, config_.vocab, config_.hidden));
 }

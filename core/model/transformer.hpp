@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/base/arena.hpp"
@@ -46,24 +47,27 @@ public:
 
     void prepare(Queue& queue);
 
+    // `attention` is how the tokens here meet those of the same sequences on other ranks.
     // loss_T: fp32, one a token, not weighted. The first recompute_layers blocks keep only their
     // input; results are bitwise the same.
     void train_micro_batch(Queue& queue,
                            Arena& arena,
                            const MicroBatch& batch,
+                           SequenceAttention& attention,
                            std::int64_t recompute_layers,
                            Tensor loss_T);
     void evaluate_micro_batch(Queue& queue, Arena& arena, const MicroBatch& batch, Tensor loss_T);
 
     // Exactly what the two push onto the arena at their highest point, for T tokens.
     std::int64_t training_bytes(const Queue& queue,
+                                const SequenceAttention& attention,
                                 std::int64_t T,
                                 std::int64_t recompute_layers) const;
     std::int64_t evaluation_bytes(const Queue& queue, std::int64_t T) const;
 
-    // Floating-point operations of training on the packed sequences of `batch`, as they are counted
-    // for MFU: 3 times the forward pass, nothing for recomputation.
-    double training_flops(const MicroBatch& batch) const;
+    // Floating-point operations of training on whole sequences of these lengths, as they are
+    // counted for MFU: 3 times the forward pass, nothing for recomputation.
+    double training_flops(std::span<const std::int64_t> lengths) const;
 
 private:
     void train_blocks(PassContext& pass,
@@ -86,7 +90,7 @@ private:
     kernels::RopeTable rope_;
     kernels::LinearWeight head_;
     std::vector<std::unique_ptr<Block>> blocks_;
-    LocalAttention attention_;
+    LocalAttention local_attention_;
 };
 
 }  // namespace dcp::model

@@ -247,20 +247,24 @@ void TransformerBlock::rotate_back(PassContext& pass, Tensor d_qkv_TN) const {
                                .inverse = true});
 }
 
-std::int64_t TransformerBlock::forward_scratch_bytes(const Queue& queue, std::int64_t T) const {
+std::int64_t TransformerBlock::forward_scratch_bytes(const Queue& queue,
+                                                     const SequenceAttention& attention,
+                                                     std::int64_t T) const {
     return std::max({linear_scratch_bytes(queue, qkv_, T), linear_scratch_bytes(queue, o_, T),
                      linear_scratch_bytes(queue, up_, T), linear_scratch_bytes(queue, down_, T),
-                     local_attention_.forward_scratch_bytes(queue, attention_shape_, compute_, T)});
+                     attention.forward_scratch_bytes(queue, attention_shape_, compute_, T)});
 }
 
-std::int64_t TransformerBlock::backward_scratch_bytes(const Queue& queue, std::int64_t T) const {
+std::int64_t TransformerBlock::backward_scratch_bytes(const Queue& queue,
+                                                      const SequenceAttention& attention,
+                                                      std::int64_t T) const {
     const std::int64_t d_o = Arena::padded_bytes(compute_, {T, o_.K});
     const std::int64_t d_qkv = Arena::padded_bytes(compute_, {T, qkv_.N});
-    const std::int64_t attention =
-        local_attention_.backward_scratch_bytes(queue, attention_shape_, compute_, T);
+    const std::int64_t exchange =
+        attention.backward_scratch_bytes(queue, attention_shape_, compute_, T);
     return std::max({linear_scratch_bytes(queue, down_, T), linear_scratch_bytes(queue, up_, T),
                      d_o + linear_scratch_bytes(queue, o_, T),
-                     d_o + d_qkv + std::max(attention, linear_scratch_bytes(queue, qkv_, T))});
+                     d_o + d_qkv + std::max(exchange, linear_scratch_bytes(queue, qkv_, T))});
 }
 
 }  // namespace dcp::model

@@ -33,8 +33,12 @@ public:
     void backward(PassContext& pass, ConstTensor x_TC, Tensor d_x_TC) override;
 
     std::int64_t saved_bytes(std::int64_t T) const override;
-    std::int64_t forward_scratch_bytes(const Queue& queue, std::int64_t T) const override;
-    std::int64_t backward_scratch_bytes(const Queue& queue, std::int64_t T) const override;
+    std::int64_t forward_scratch_bytes(const Queue& queue,
+                                       const SequenceAttention& attention,
+                                       std::int64_t T) const override;
+    std::int64_t backward_scratch_bytes(const Queue& queue,
+                                        const SequenceAttention& attention,
+                                        std::int64_t T) const override;
     void prepare(Queue& queue) override;
 
 private:
@@ -67,7 +71,6 @@ private:
     BlockTensors gradients_;
     kernels::RopeTable rope_;
     kernels::LinearWeight qkv_, o_, up_, down_;
-    LocalAttention local_attention_;  // for byte counts on one rank
     Saved saved_;
 };
 

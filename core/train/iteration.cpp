@@ -1,13 +1,21 @@
-// One iteration, top to bottom as in design section 4, for one rank: the plan is "all micro-batches
-// here".
+// One iteration, top to bottom as in design section 4. All that can differ between plans happens
+// inside run_step; all that must not is summed over the world in an order of its own.
+//
+// Every rank walks all steps of the plan in the one global order and runs those that name it, so
+// two ranks that share two groups meet in the same order. World collectives start when a rank has
+// no step left.
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "comm/control.hpp"
 #include "core/base/copy.hpp"
 #include "core/base/errors.hpp"
-#include "core/data/packing.hpp"
+#include "core/model/sharded_attention.hpp"
 #include "core/train/trainer.hpp"
 #include "kernels/optimizer.hpp"
 
@@ -37,103 +45,212 @@ bool is_finite(Queue& queue, Arena& arena, ConstTensor values) {
     return std::isfinite(read_float64(queue, out));
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double sum_of_all(Queue& queue, comm::Communicator& world, double value) {
+    comm::all_reduce_values(queue, world, std::span(&value, 1), comm::ReduceOp::kSum);
+    return value;
+}
+
+// Sum over tokens of loss times weight.
+double weighted_loss(Queue& queue, Arena& arena, ConstTensor loss_T, ConstTensor weights_T) {
+    const Arena::Scope scratch(arena);
+    const auto bytes = static_cast<std::int64_t>(kernels::sum_workspace_bytes(loss_T.num_elems()));
+    const Tensor sum =
+        arena.allocate("loss", MemoryCategory::kWorkspace, DType::kUInt8, {sizeof(double)});
+    const Tensor workspace =
+        arena.allocate("loss workspace", MemoryCategory::kWorkspace, DType::kUInt8, {bytes});
+    kernels::weighted_sum(queue, loss_T, weights_T, sum, workspace);
+    return read_float64(queue, sum);
+}
+
+double smallest_of_all(Queue& queue, comm::Communicator& world, double value) {
+    double negative = -value;
+    comm::all_reduce_values(queue, world, std::span(&negative, 1), comm::ReduceOp::kMax);
+    return -negative;
+}
+
 }  // namespace
 
 IterationReport Trainer::run_iteration(std::int64_t iteration) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     arena_.reset_peak();
+    const GlobalBatch batch = draw(*sampler_);
+    data::Sampler ahead = *sampler_;
+    const plan::Plan plan = plans_->take(queue_, iteration, batch, draw(ahead));
     IterationReport report;
     report.iteration = iteration;
-    report.sequences = sampler_->next();
+    report.sequences = batch.sequences;
+    report.tokens = batch.tokens;
     report.learning_rate = schedule_.learning_rate(iteration);
+    report.count_steps(plan);
+    report.num_ranks = world_.size();
 
     kernels::fill_zero(queue_, model_->gradients());
-    train_micro_batches(report.sequences, report);
+    run_steps(batch, plan, report);
+    optimizer_->reduce(queue_, arena_, model_->gradients());
     report.grad_norm = optimizer_->global_norm(queue_, arena_, model_->gradients());
-    if (!std::isfinite(report.grad_norm)) {
-        fail_not_finite(iteration, fmt::format("the gradient norm is {}", report.grad_norm),
-                        report.sequences);
-    }
+    require_finite(batch, plan, report);
     optimizer_->step(queue_, model_->parameters(), model_->gradients(), report.learning_rate,
                      optimizer_->clip_factor(report.grad_norm));
     model_->prepare(queue_);
 
     queue_.synchronize();
     report.peak_bytes = arena_.peak_bytes();
-    report.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report.seconds = seconds_since(start);
+    report.plan_seconds = plans_->plan_seconds();
+    report.plan_exposed_seconds = plans_->exposed_seconds();
+    reduce_report(report);
     return report;
+}
+
+GlobalBatch Trainer::draw(data::Sampler& sampler) const {
+    GlobalBatch batch{.sequences = sampler.next()};
+    for (const std::int64_t sequence : batch.sequences) {
+        batch.lengths.push_back(table_->tokens(sequence));
+        batch.tokens += batch.lengths.back();
+    }
+    return batch;
 }
 
 // Losses are weighted by the whole batch before they are summed, so that it does not matter how the
 // batch is cut.
-void Trainer::train_micro_batches(const std::vector<std::int64_t>& sequences,
-                                  IterationReport& report) {
-    std::vector<std::int64_t> lengths;
-    for (const std::int64_t sequence : sequences) {
-        lengths.push_back(table_->tokens(sequence));
-        report.tokens += lengths.back();
-    }
-    const auto weight = [&](std::int64_t length) {
-        const double terms =
-            config_.run.loss_normalization == config::LossNormalization::kToken
-                ? static_cast<double>(report.tokens)
-                : static_cast<double>(sequences.size()) * static_cast<double>(length);
-        return static_cast<float>(1 / terms);
-    };
-    for (const auto& indices : data::pack(lengths, micro_batch_tokens_)) {
-        const Arena::Scope scratch(arena_);
-        std::vector<std::int64_t> ids;
-        std::vector<float> weights;
-        for (const std::int64_t index : indices) {
-            ids.push_back(sequences[static_cast<std::size_t>(index)]);
-            weights.push_back(weight(lengths[static_cast<std::size_t>(index)]));
-        }
-        const model::MicroBatch& batch = loader_->load(queue_, arena_, ids, weights);
-        const Tensor loss_T = arena_.allocate("losses", MemoryCategory::kActivations,
-                                              DType::kFloat32, {batch.num_tokens()});
-        model_->train_micro_batch(queue_, arena_, batch, config_.model.recompute_layers, loss_T);
+float Trainer::weight(const GlobalBatch& batch, std::int64_t length) const {
+    const double terms =
+        config_.run.loss_normalization == config::LossNormalization::kToken
+            ? static_cast<double>(batch.tokens)
+            : static_cast<double>(batch.sequences.size()) * static_cast<double>(length);
+    return static_cast<float>(1 / terms);
+}
 
-        const auto bytes =
-            static_cast<std::int64_t>(kernels::sum_workspace_bytes(batch.num_tokens()));
-        const Tensor sum =
-            arena_.allocate("loss", MemoryCategory::kWorkspace, DType::kUInt8, {sizeof(double)});
-        const Tensor workspace =
-            arena_.allocate("loss workspace", MemoryCategory::kWorkspace, DType::kUInt8, {bytes});
-        kernels::weighted_sum(queue_, loss_T, batch.weights_T, sum, workspace);
-        const double loss = read_float64(queue_, sum);
-        if (!std::isfinite(loss)) {
-            fail_not_finite(report.iteration, fmt::format("the loss is {}", loss), ids);
+void Trainer::run_steps(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report) {
+    const auto start = Clock::now();
+    for (std::size_t index = 0; index < plan.steps.size(); ++index) {
+        const plan::Step& step = plan.steps[index];
+        comm::Communicator* group = groups_->use(step.world_ranks);  // on members and others alike
+        if (group == nullptr) {
+            continue;
         }
-        report.loss += loss;
-        report.flops += model_->training_flops(batch);
-        ++report.micro_batches;
+        const double loss_before = report.loss;
+        run_step(batch, step, *group, report);
+        if (!std::isfinite(report.loss) && std::isfinite(loss_before)) {
+            report.first_bad_step = static_cast<std::int64_t>(index);
+        }
+    }
+    report.steps_seconds = seconds_since(start);
+}
+
+void Trainer::run_step(const GlobalBatch& batch,
+                       const plan::Step& step,
+                       comm::Communicator& group,
+                       IterationReport& report) {
+    const auto start = Clock::now();
+    const double talked_before = group.traffic().total().seconds;
+    if (group.group_size() > 1) {
+        group.barrier(queue_);  // so that waiting for late peers is not taken for communication
+    }
+    const double waited = seconds_since(start);
+
+    const Arena::Scope scratch(arena_);
+    std::vector<std::int64_t> ids;
+    std::vector<std::int64_t> lengths;
+    std::vector<float> weights;
+    for (const std::int32_t index : step.sequences) {
+        ids.push_back(batch.sequences[static_cast<std::size_t>(index)]);
+        lengths.push_back(batch.lengths[static_cast<std::size_t>(index)]);
+        weights.push_back(weight(batch, lengths.back()));
+    }
+    const auto train = [&](const model::MicroBatch& micro, model::SequenceAttention& attention) {
+        const Tensor loss_T = arena_.allocate("losses", MemoryCategory::kActivations,
+                                              DType::kFloat32, {micro.num_tokens()});
+        model_->train_micro_batch(queue_, arena_, micro, attention, step.recompute_layers, loss_T);
+        report.loss += weighted_loss(queue_, arena_, loss_T, micro.weights_T);
+    };
+    if (group.group_size() == 1) {
+        train(loader_->load(queue_, arena_, ids, weights), local_attention_);
+    } else {
+        const model::StepLayout layout(lengths, step.strategy.ulysses, step.strategy.ring);
+        model::ShardedAttention attention(group, layout);
+        train(loader_->load(queue_, arena_, ids, weights, layout.pieces(group.group_rank())),
+              attention);
+    }
+    report.flops += model_->training_flops(lengths) / group.group_size();
+    const double talked = group.traffic().total().seconds - talked_before - waited;
+    report.wait_seconds += waited;
+    report.communication_seconds += group.group_size() > 1 ? talked : 0;
+    report.busy_seconds += seconds_since(start) - waited;
+}
+
+// What ranks know apart becomes what all know: sums of losses and operations, the busiest rank, ...
+void Trainer::reduce_report(IterationReport& report) {
+    comm::Communicator& world = *world_.all;
+    report.flops = sum_of_all(queue_, world, report.flops);
+    report.peak_bytes = static_cast<std::int64_t>(
+        -smallest_of_all(queue_, world, -static_cast<double>(report.peak_bytes)));
+    const auto steps = comm::all_gather_value(queue_, world, report.steps_seconds);
+    const auto busy = comm::all_gather_value(queue_, world, report.busy_seconds);
+    const auto talked = comm::all_gather_value(queue_, world, report.communication_seconds);
+    report.makespan_seconds = *std::max_element(steps.begin(), steps.end());
+    std::vector<double> computing;
+    for (std::size_t rank = 0; rank < busy.size(); ++rank) {
+        report.imbalance_ratio +=
+            (1 - busy[rank] / report.makespan_seconds) / static_cast<double>(busy.size());
+        computing.push_back((busy[rank] - talked[rank]) / report.makespan_seconds);
+        report.busy_fraction_mean += computing.back() / static_cast<double>(busy.size());
+    }
+    for (const double fraction : computing) {
+        report.busy_fraction_variance +=
+            std::pow(fraction - report.busy_fraction_mean, 2) / static_cast<double>(busy.size());
     }
 }
 
-// Weights are looked at first: a bad one makes every gradient bad.
-void Trainer::fail_not_finite(std::int64_t iteration,
-                              const std::string& what,
-                              const std::vector<std::int64_t>& sequences) {
-    std::string culprit = "all weights and gradients are finite";
-    const auto look_at = [&](ConstTensor flat, std::string_view kind) {
-        for (const model::ParameterSlot& slot : model_->layout().slots()) {
-            if (!is_finite(queue_, arena_, flat.rows(slot.offset, slot.shape.num_elems()))) {
-                culprit = fmt::format("first bad tensor: {} '{}' {}", kind, slot.name,
-                                      slot.shape.to_string());
-                return true;
-            }
-        }
-        return false;
-    };
-    if (!look_at(model_->parameters(), "weight")) {
-        look_at(model_->gradients(), "gradient of");
+// Collective, like what it looks at: either no rank throws or all do, alike.
+void Trainer::require_finite(const GlobalBatch& batch,
+                             const plan::Plan& plan,
+                             IterationReport& report) {
+    comm::Communicator& world = *world_.all;
+    report.loss = sum_of_all(queue_, world, report.loss);
+    if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) {
+        return;
     }
-    throw NonFiniteError(
-        fmt::format("iteration {}: {}; {}; sequences {}. Nothing was updated with it. Lower "
-                    "optimizer.lr, or look at "
-                    "these sequences and at model.init_from",
-                    iteration, what, culprit, list_sequences(sequences)));
+    // Weights are looked at first: a bad one makes every gradient bad.
+    const auto& slots = model_->layout().slots();
+    const auto count = static_cast<std::int64_t>(slots.size());
+    std::int64_t culprit = 2 * count;
+    for (std::int64_t index = 2 * count - 1; index >= 0; --index) {
+        const model::ParameterSlot& slot = slots[static_cast<std::size_t>(index % count)];
+        const Tensor flat = index < count ? model_->parameters() : model_->gradients();
+        if (!is_finite(queue_, arena_, flat.rows(slot.offset, slot.shape.num_elems()))) {
+            culprit = index;
+        }
+    }
+    culprit =
+        static_cast<std::int64_t>(smallest_of_all(queue_, world, static_cast<double>(culprit)));
+    const auto bad_step = static_cast<std::int64_t>(
+        smallest_of_all(queue_, world, static_cast<double>(report.first_bad_step)));
+    std::vector<std::int64_t> sequences = batch.sequences;
+    if (bad_step < static_cast<std::int64_t>(plan.steps.size())) {
+        sequences.clear();
+        for (const std::int32_t index : plan.steps[static_cast<std::size_t>(bad_step)].sequences) {
+            sequences.push_back(batch.sequences[static_cast<std::size_t>(index)]);
+        }
+    }
+    std::string tensor = "all weights and gradients are finite";
+    if (culprit < 2 * count) {
+        const model::ParameterSlot& slot = slots[static_cast<std::size_t>(culprit % count)];
+        tensor =
+            fmt::format("first bad tensor: {} '{}' {}", culprit < count ? "weight" : "gradient of",
+                        slot.name, slot.shape.to_string());
+    }
+    throw NonFiniteError(fmt::format(
+        "iteration {}: the loss is {}, the gradient norm {}; {}; sequences {}. Nothing was updated "
+        "with it. Lower "
+        "optimizer.lr, or look at these sequences and at model.init_from",
+        report.iteration, report.loss, report.grad_norm, tensor, list_sequences(sequences)));
 }
 
 }  // namespace dcp::train

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <thread>
 
 #include <sched.h>
 
@@ -12,7 +13,7 @@
 
 namespace dcp::train {
 
-int available_processors() {
+int available_processors(int ranks_on_node) {
     cpu_set_t mask;
     CPU_ZERO(&mask);
     int processors = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
@@ -23,21 +24,26 @@ int available_processors() {
     if (limit >> quota >> period && period > 0) {
         processors = std::min(processors, static_cast<int>(std::ceil(quota / period)));
     }
-    return std::max(processors, 1);
+    // A launcher that binds each rank has divided the processors already.
+    const bool is_bound = processors < static_cast<int>(std::thread::hardware_concurrency());
+    return std::max(is_bound ? processors : processors / ranks_on_node, 1);
 }
 
 Machine resolve_machine(config::Device device,
                         config::ComputeType dtype,
                         std::int64_t threads,
-                        std::int64_t budget_bytes) {
+                        std::int64_t budget_bytes,
+                        int ranks_on_node) {
     if (device == config::Device::kCuda) {
         throw UnsupportedError(
             "run.device is cuda, but this build has no CUDA backend: set run.device to cpu or "
             "auto");
     }
     Machine machine;
-    machine.threads = threads > 0 ? static_cast<int>(threads) : available_processors();
-    machine.budget_bytes = budget_bytes > 0 ? budget_bytes : default_host_budget_bytes();
+    machine.threads =
+        threads > 0 ? static_cast<int>(threads) : std::max(1, available_processors(ranks_on_node));
+    machine.budget_bytes =
+        budget_bytes > 0 ? budget_bytes : default_host_budget_bytes() / ranks_on_node;
     const bool has_bf16 = kernels::supports_dtype(Queue::cpu(1), DType::kBFloat16);
     if (dtype == config::ComputeType::kBFloat16 && !has_bf16) {
         throw UnsupportedError(

@@ -15,15 +15,16 @@ struct Machine {
     std::int64_t budget_bytes = 0;
 };
 
-// UnsupportedError when something explicit cannot be had: a GPU in a build without CUDA, bf16 on a
-// processor without bf16 products.
+// The share of one of `ranks_on_node` ranks. UnsupportedError when something explicit cannot be
+// had: a GPU in a build without CUDA, bf16 on a processor without bf16 products.
 Machine resolve_machine(config::Device device,
                         config::ComputeType dtype,
                         std::int64_t threads,
-                        std::int64_t budget_bytes);
+                        std::int64_t budget_bytes,
+                        int ranks_on_node = 1);
 
-// Processors that this process may use: its affinity mask, less where the control group allows less
-// time.
-int available_processors();
+// Processors for each of `ranks_on_node` processes like this one: its affinity mask, less where the
+// control group allows less time.
+int available_processors(int ranks_on_node = 1);
 
 }  // namespace dcp::train

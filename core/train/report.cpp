@@ -11,6 +11,13 @@
 
 namespace dcp::train {
 
+void IterationReport::count_steps(const plan::Plan& plan) {
+    micro_batches = static_cast<std::int64_t>(plan.steps.size());
+    for (const plan::Step& step : plan.steps) {
+        ++steps_by_degree[step.degree()];
+    }
+}
+
 std::string to_json(const IterationReport& report, const Arena& arena) {
     nlohmann::ordered_json object{{"iteration", report.iteration},
                                   {"loss", report.loss},
@@ -22,7 +29,17 @@ std::string to_json(const IterationReport& report, const Arena& arena) {
                                   {"seconds", report.seconds},
                                   {"tokens_per_second", report.tokens_per_second()},
                                   {"flops_per_second", report.flops_per_second()},
-                                  {"peak_bytes", report.peak_bytes}};
+                                  {"peak_bytes", report.peak_bytes},
+                                  {"planner", report.planner},
+                                  {"makespan_seconds", report.makespan_seconds},
+                                  {"imbalance_ratio", report.imbalance_ratio},
+                                  {"busy_fraction_mean", report.busy_fraction_mean},
+                                  {"busy_fraction_variance", report.busy_fraction_variance},
+                                  {"plan_seconds", report.plan_seconds},
+                                  {"plan_exposed_seconds", report.plan_exposed_seconds}};
+    for (const auto& [degree, steps] : report.steps_by_degree) {
+        object["steps_by_degree"][std::to_string(degree)] = steps;
+    }
     for (int index = 0; index < kNumMemoryCategories; ++index) {
         const auto category = static_cast<MemoryCategory>(index);
         object["peak_bytes_by_category"][std::string(name(category))] = arena.peak_bytes(category);
@@ -38,12 +55,16 @@ std::string samples_to_json(const IterationReport& report) {
         .dump();
 }
 
-Console::Console(std::int64_t iterations, double peak_flops_per_second)
+Console::Console(std::int64_t iterations, double peak_flops_per_second, bool speaks)
     : iterations_(iterations),
       peak_flops_per_second_(peak_flops_per_second),
+      speaks_(speaks),
       is_terminal_(isatty(STDOUT_FILENO) == 1) {}
 
 void Console::line(const std::string& text) const {
+    if (!speaks_) {
+        return;
+    }
     fmt::print("{}{}\n", is_terminal_ ? "\r\x1b[K" : "", text);
     std::fflush(stdout);
 }
@@ -53,18 +74,31 @@ std::string Console::eta(const IterationReport& report) const {
     return format_seconds(mean_seconds * static_cast<double>(iterations_ - report.iteration));
 }
 
+// "  plan 9 steps, SP 1: 6, 2: 3, imbalance 4 %": only where there was something to plan.
+std::string Console::describe_plan(const IterationReport& report) {
+    if (report.num_ranks == 1) {
+        return "";
+    }
+    std::string degrees;
+    for (const auto& [degree, steps] : report.steps_by_degree) {
+        degrees += fmt::format("{}{}: {}", degrees.empty() ? "" : ", ", degree, steps);
+    }
+    return fmt::format("  plan {} steps, SP {}, imbalance {:.0f} %", report.micro_batches, degrees,
+                       100 * report.imbalance_ratio);
+}
+
 void Console::iteration(const IterationReport& report) {
     total_seconds_ += report.seconds;
     const std::string validation =
         report.validation_loss ? fmt::format(", validation {:.4f}", *report.validation_loss) : "";
     line(fmt::format(
         "iteration {}/{}  loss {:.4f}{}  norm {:.3f}  lr {:.2e}  {} tokens/s  {:.3f} TFLOP/s "
-        "({:.0f} %)  peak {}  ETA {}",
+        "({:.0f} %)  peak {}{}  ETA {}",
         report.iteration, iterations_, report.loss, validation, report.grad_norm,
         report.learning_rate, format_count(static_cast<std::int64_t>(report.tokens_per_second())),
         report.flops_per_second() * 1e-12, 100 * report.flops_per_second() / peak_flops_per_second_,
-        format_bytes(report.peak_bytes), eta(report)));
-    if (is_terminal_) {
+        format_bytes(report.peak_bytes), describe_plan(report), eta(report)));
+    if (speaks_ && is_terminal_) {
         draw_bar(report);
     }
 }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/arena.hpp"
 #include "core/base/queue.hpp"
+#include "core/plan/plan.hpp"
 
 namespace dcp::train {
 
@@ -18,13 +21,32 @@ struct IterationReport {
     double grad_norm = 0;  // before clipping
     double learning_rate = 0;
     std::int64_t tokens = 0;
-    std::int64_t micro_batches = 0;
+    std::int64_t micro_batches = 0;      // steps of the plan, over all ranks
+    std::map<int, int> steps_by_degree;  // SP degree -> steps
+    std::string planner;
+    int num_ranks = 1;
     std::vector<std::int64_t> sequences;  // ids, in the order drawn
     double seconds = 0;
     double flops = 0;
-    std::int64_t peak_bytes = 0;
+    std::int64_t peak_bytes = 0;  // of the largest rank
+
+    // Of this rank alone.
+    double steps_seconds = 0;  // from the first step to the last, waiting included
+    double busy_seconds = 0;   // computing and exchanging
+    double communication_seconds = 0;
+    double wait_seconds = 0;                                                 // for peers of a step
+    std::int64_t first_bad_step = std::numeric_limits<std::int32_t>::max();  // loss not finite
+
+    // Of all ranks.
+    double makespan_seconds = 0;    // until the last rank has finished its steps
+    double imbalance_ratio = 0;     // mean over ranks of idle time / makespan
+    double busy_fraction_mean = 0;  // of the time that ranks compute / makespan
+    double busy_fraction_variance = 0;
+    double plan_seconds = 0;
+    double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;
 
+    void count_steps(const plan::Plan& plan);
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
     double flops_per_second() const { return flops / seconds; }
 };
@@ -38,17 +60,20 @@ std::string samples_to_json(const IterationReport& report);
 // again.
 class Console {
 public:
-    Console(std::int64_t iterations, double peak_flops_per_second);
+    // `speaks`: on one rank of the world; the others stay silent.
+    Console(std::int64_t iterations, double peak_flops_per_second, bool speaks);
     void iteration(const IterationReport& report);
     void line(const std::string& text) const;  // anything else; ends the bar first
 
 private:
+    static std::string describe_plan(const IterationReport& report);
     std::string eta(const IterationReport& report) const;
     void draw_bar(const IterationReport& report) const;
 
     std::int64_t iterations_;
     double peak_flops_per_second_;
     double total_seconds_ = 0;
+    bool speaks_;
     bool is_terminal_;
 };
 

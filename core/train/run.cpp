@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/control.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/config/reader.hpp"
@@ -35,10 +36,13 @@ void print_head(const Console& console,
                              config.model.kind,
                              format_count(trainer.model().layout().num_parameters()),
                              config.model.layers, config.model.hidden));
-    console.line(fmt::format("device      cpu, {} thread{}, {}, products at {:.3f} TFLOP/s",
+    console.line(fmt::format("device      cpu, {} thread{} a rank, {}, products at {:.3f} TFLOP/s",
                              trainer.machine().threads, trainer.machine().threads == 1 ? "" : "s",
                              name(trainer.machine().compute), peak_flops_per_second * 1e-12));
-    console.line(fmt::format("memory      budget {}, at most {} will be used",
+    console.line(fmt::format(
+        "ranks       {}{}", trainer.world().topology.to_string(),
+        trainer.world().size() > 1 ? fmt::format(", planner {}", config.planner.name) : ""));
+    console.line(fmt::format("memory      budget {} a rank, at most {} will be used",
                              format_bytes(trainer.machine().budget_bytes),
                              format_bytes(trainer.predicted_peak_bytes())));
     console.line(fmt::format(
@@ -58,73 +62,152 @@ void print_head(const Console& console,
                     trainer.frequency_loss(), trainer.can_validate() ? "held-out" : "training"));
 }
 
-// Weights that are still good must not be lost with the run.
-IterationReport train_or_save(Trainer& trainer, const RunFolder& folder, std::int64_t iteration) {
-    try {
-        return trainer.run_iteration(iteration);
-    } catch (const NonFiniteError& error) {
-        trainer.save_weights(folder.file("weights"));
-        throw NonFiniteError(fmt::format("{}. The weights before it are in {}", error.what(),
-                                         folder.file("weights")));
+// The files of a run, which world rank 0 writes alone.
+class RunFiles {
+public:
+    RunFiles(const config::Config& config, const Trainer& trainer) : folder_(config.run.folder) {
+        folder_.write("config.yaml", config::to_yaml(with_choices(config, trainer)));
+        metrics_.emplace(folder_.file("metrics.jsonl"));
+        if (config.run.log_samples) {
+            samples_.emplace(folder_.file("samples.jsonl"));
+        }
     }
-}
+    void append(const IterationReport& report, const Arena& arena) {
+        metrics_->append(to_json(report, arena));
+        if (samples_) {
+            samples_->append(samples_to_json(report));
+        }
+    }
+    const std::string& earlier() const { return folder_.earlier(); }
+    std::string weights() const { return folder_.file("weights"); }
+
+private:
+    RunFolder folder_;
+    std::optional<LineFile> metrics_;
+    std::optional<LineFile> samples_;
+};
+
+class Run {
+public:
+    Run(const config::Config& config, Trainer& trainer, std::optional<RunFiles>& files)
+        : config_(config),
+          trainer_(trainer),
+          files_(files),
+          peak_flops_per_second_(peak()),
+          console_(config.run.iterations, peak_flops_per_second_, trainer.world().is_first()) {}
+
+    void train(bool profile_ops) {
+        start();
+        OpProfile profile;
+        double profiled_seconds = 0;
+        std::int64_t iteration = 1;
+        for (; iteration <= config_.run.iterations && !stop_requested(); ++iteration) {
+            IterationReport report = run_iteration(iteration);
+            profiled_seconds += trainer_.queue().profile() != nullptr ? report.seconds : 0;
+            // From the second iteration on: the first builds caches.
+            trainer_.queue().set_profile(profile_ops ? &profile : nullptr);
+            if (files_) {
+                files_->append(report, trainer_.arena());
+            }
+            console_.iteration(report);
+        }
+        trainer_.queue().set_profile(nullptr);
+        if (iteration <= config_.run.iterations) {
+            console_.line(fmt::format("stopped by {} at an iteration boundary", stop_.name()));
+        }
+        if (profiled_seconds > 0) {
+            console_.line(format_profile(profile, profiled_seconds, peak_flops_per_second_));
+        }
+        save_weights();
+    }
+
+private:
+    // Ranks share the machine, so all measure at once, and the sum is what they can do together.
+    double peak() {
+        double rate = config_.run.iterations > 0 ? kernels::measure_matmul_flops_per_second(
+                                                       trainer_.queue(), trainer_.machine().compute)
+                                                 : 1;
+        comm::all_reduce_values(trainer_.queue(), *trainer_.world().all, std::span(&rate, 1),
+                                comm::ReduceOp::kSum);
+        return rate;
+    }
+
+    void start() {
+        if (files_ && !files_->earlier().empty()) {
+            console_.line(fmt::format("folder      an earlier run's files were moved to {}",
+                                      files_->earlier()));
+        }
+        if (trainer_.world().is_first()) {
+            print_head(console_, config_, trainer_, peak_flops_per_second_);
+        }
+        if (trainer_.can_validate() && config_.run.iterations > 0) {
+            console_.line(fmt::format("start       validation {:.4f}", trainer_.validate()));
+        }
+    }
+
+    // A signal may reach some ranks only, or reach them in different iterations.
+    bool stop_requested() {
+        double requested = stop_.requested() ? 1 : 0;
+        comm::all_reduce_values(trainer_.queue(), *trainer_.world().all, std::span(&requested, 1),
+                                comm::ReduceOp::kMax);
+        return requested > 0;
+    }
+
+    IterationReport run_iteration(std::int64_t iteration) {
+        IterationReport report;
+        try {
+            report = trainer_.run_iteration(iteration);
+        } catch (const NonFiniteError& error) {
+            // On all ranks. Weights that are still good must not be lost with the run.
+            save_weights();
+            throw NonFiniteError(fmt::format("{}. The weights before it are in {}/weights",
+                                             error.what(), config_.run.folder));
+        }
+        report.planner = config_.planner.name;
+        OpProfile* profile = trainer_.queue().profile();
+        trainer_.queue().set_profile(nullptr);
+        const bool is_due =
+            iteration == config_.run.iterations ||
+            (config_.run.validate_every > 0 && iteration % config_.run.validate_every == 0);
+        if (trainer_.can_validate() && is_due) {
+            report.validation_loss = trainer_.validate();
+        }
+        trainer_.queue().set_profile(profile);
+        return report;
+    }
+
+    // Nobody goes on, or ends, before they are written.
+    void save_weights() {
+        if (files_) {
+            trainer_.save_weights(files_->weights());
+            console_.line(fmt::format("weights     {}", files_->weights()));
+        }
+        trainer_.world().all->barrier(trainer_.queue());
+    }
+
+    const config::Config& config_;
+    Trainer& trainer_;
+    std::optional<RunFiles>& files_;
+    double peak_flops_per_second_;
+    Console console_;
+    StopSignal stop_;
+};
 
 }  // namespace
 
-void run_training(const config::Config& config, const TrainOptions& options) {
-    Trainer trainer(config);
-    const RunFolder folder(config.run.folder);
-    folder.write("config.yaml", config::to_yaml(with_choices(config, trainer)));
-    const double peak_flops_per_second =
-        config.run.iterations > 0
-            ? kernels::measure_matmul_flops_per_second(trainer.queue(), trainer.machine().compute)
-            : 1;
-    Console console(config.run.iterations, peak_flops_per_second);
-    if (!folder.earlier().empty()) {
-        console.line(
-            fmt::format("folder      an earlier run's files were moved to {}", folder.earlier()));
-    }
-    print_head(console, config, trainer, peak_flops_per_second);
-
-    const StopSignal stop;
-    LineFile metrics(folder.file("metrics.jsonl"));
-    std::optional<LineFile> samples;
-    if (config.run.log_samples) {
-        samples.emplace(folder.file("samples.jsonl"));
-    }
-    if (trainer.can_validate() && config.run.iterations > 0) {
-        console.line(fmt::format("start       validation {:.4f}", trainer.validate()));
-    }
-    OpProfile profile;
-    double profiled_seconds = 0;
-    for (std::int64_t iteration = 1; iteration <= config.run.iterations && !stop.requested();
-         ++iteration) {
-        IterationReport report = train_or_save(trainer, folder, iteration);
-        profiled_seconds += trainer.queue().profile() != nullptr ? report.seconds : 0;
-        trainer.queue().set_profile(nullptr);
-        const bool is_due =
-            iteration == config.run.iterations ||
-            (config.run.validate_every > 0 && iteration % config.run.validate_every == 0);
-        if (trainer.can_validate() && is_due && !stop.requested()) {
-            report.validation_loss = trainer.validate();
+void run_training(const config::Config& config, const World& world, const TrainOptions& options) {
+    Queue control =
+        Queue::cpu(1);  // for what ranks tell each other before they have one of their own
+    std::unique_ptr<Trainer> trainer;
+    std::optional<RunFiles> files;
+    run_on_all(control, world, [&] { trainer = std::make_unique<Trainer>(config, world); });
+    trainer->check_ranks_agree();
+    run_on_all(control, world, [&] {
+        if (world.is_first()) {
+            files.emplace(config, *trainer);
         }
-        metrics.append(to_json(report, trainer.arena()));
-        if (samples) {
-            samples->append(samples_to_json(report));
-        }
-        console.iteration(report);
-        trainer.queue().set_profile(options.profile_ops
-                                        ? &profile
-                                        : nullptr);  // from the second on: the first builds caches
-    }
-    if (stop.requested()) {
-        console.line(fmt::format("stopped by {} at an iteration boundary", stop.name()));
-    }
-    if (profiled_seconds > 0) {
-        console.line(format_profile(profile, profiled_seconds, peak_flops_per_second));
-    }
-    trainer.save_weights(folder.file("weights"));
-    console.line(fmt::format("weights     {}", folder.file("weights")));
+    });
+    Run(config, *trainer, files).train(options.profile_ops);
 }
 
 }  // namespace dcp::train

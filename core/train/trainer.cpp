@@ -1,27 +1,43 @@
 #include "core/train/trainer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "comm/control.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
+#include "core/config/reader.hpp"
 #include "core/train/byte_frequency.hpp"
 #include "core/train/weights.hpp"
 
 namespace dcp::train {
 
-Trainer::Trainer(const config::Config& config)
+Trainer::Trainer(const config::Config& config, const World& world)
     : config_(config),
-      machine_(resolve_machine(
-          config.run.device, config.run.dtype, config.run.threads, config.memory.budget)),
+      world_(world),
+      machine_(resolve_machine(config.run.device,
+                               config.run.dtype,
+                               config.run.threads,
+                               config.memory.budget,
+                               world.ranks_on_this_node())),
       queue_(Queue::cpu(machine_.threads)),
       arena_(machine_.budget_bytes),
       schedule_(config.schedule, config.optimizer.lr, config.run.iterations) {
     open_data();
     make_model();
     check_memory();
+    make_plans();
+}
+
+Trainer::Trainer(const config::Config& config) : Trainer(config, std::make_unique<LocalWorld>()) {}
+
+Trainer::Trainer(const config::Config& config, std::unique_ptr<LocalWorld> local)
+    : Trainer(config, local->world()) {
+    local_ = std::move(local);
 }
 
 void Trainer::open_data() {
@@ -57,9 +73,16 @@ void Trainer::make_model() {
         load_weights(config_.model.init_from, queue_, *model_);
     }
     model_->prepare(queue_);
-    optimizer_ = std::make_unique<Optimizer>(config_.optimizer, model_->layout(), queue_, arena_);
-    evaluator_ = std::make_unique<Evaluator>(
-        *model_, validation_table_ ? *validation_table_ : *table_, micro_batch_tokens_);
+    optimizer_ =
+        std::make_unique<Optimizer>(config_.optimizer, model_->layout(), world_, queue_, arena_);
+    const std::int64_t longest = longest_sequence();
+    evaluator_ =
+        std::make_unique<Evaluator>(*model_, validation_table_ ? *validation_table_ : *table_,
+                                    std::max(micro_batch_tokens_, longest));
+    // Held before the memory is checked, as it is never given back.
+    constexpr int kMaxGroupsPerRank = 32;
+    groups_ = std::make_unique<comm::GroupCache>(*world_.groups, *world_.all, *world_.self,
+                                                 kMaxGroupsPerRank, &arena_);
 }
 
 std::int64_t Trainer::longest_sequence() const {
@@ -79,14 +102,15 @@ std::int64_t Trainer::longest_sequence() const {
 void Trainer::check_memory() {
     const std::int64_t longest = longest_sequence();
     const std::int64_t held_bytes = arena_.current_bytes();
-    const auto peak_bytes = [&](std::int64_t T) {
+    const auto peak_bytes = [&](std::int64_t T) {  // with T tokens on this rank
         const std::int64_t losses =
             Arena::padded_bytes(DType::kFloat32, {T}) + 2 * Arena::kAlignmentBytes;
         const std::int64_t evaluation =
-            validation_.empty() ? 0 : model_->evaluation_bytes(queue_, T);
+            validation_.empty() ? 0 : model_->evaluation_bytes(queue_, std::max(T, longest));
+        const std::int64_t training =
+            model_->training_bytes(queue_, local_attention_, T, config_.model.recompute_layers);
         return held_bytes + BatchLoader::bytes(T) + losses +
-               std::max(model_->training_bytes(queue_, T, config_.model.recompute_layers),
-                        evaluation);
+               std::max({training, evaluation, optimizer_->scratch_bytes()});
     };
     // A batch may be smaller than a micro-batch; held-out sequences are packed up to the limit.
     const std::int64_t in_batch = config_.batch.sequences > 0
@@ -104,20 +128,58 @@ void Trainer::check_memory() {
             fits += step;
         }
     }
-    throw ConfigError(
-        fmt::format("memory.budget is too small: a micro-batch of {} tokens (the longest sequence "
-                    "has {}) needs {}, of which {} are parameters, "
-                    "gradients and optimizer states, and the budget is {}; the most that fits is "
-                    "{} tokens. Raise memory.budget, lower "
-                    "batch.micro_batch_tokens or data.max_tokens, or raise model.recompute_layers "
-                    "({} of {} now)",
-                    largest, longest, format_bytes(predicted_peak_bytes_), format_bytes(held_bytes),
-                    format_bytes(arena_.budget_bytes()), fits, config_.model.recompute_layers,
-                    config_.model.layers));
+    throw ConfigError(fmt::format(
+        "memory.budget is too small: a micro-batch of {} tokens (the longest sequence has {}) "
+        "needs {}, of which {} are parameters, gradients and optimizer states, and the budget is "
+        "{}; the most that fits is {} tokens. Raise memory.budget, lower batch.micro_batch_tokens "
+        "or data.max_tokens, or raise model.recompute_layers ({} of {} now)",
+        largest, longest, format_bytes(predicted_peak_bytes_), format_bytes(held_bytes),
+        format_bytes(arena_.budget_bytes()), fits, config_.model.recompute_layers,
+        config_.model.layers));
 }
 
+void Trainer::make_plans() {
+    const auto bytes = [&](std::int64_t T) {
+        return static_cast<double>(
+            model_->training_bytes(queue_, local_attention_, T, config_.model.recompute_layers));
+    };
+    constexpr double kFlopsPerThread = 5e10;  // only ratios matter to a plan
+    const ModelRates rates{.flops_per_second = kFlopsPerThread * queue_.threads(),
+                           .static_bytes = static_cast<double>(arena_.current_bytes()) + bytes(0),
+                           .bytes_per_token = (bytes(micro_batch_tokens_) - bytes(0)) /
+                                              static_cast<double>(micro_batch_tokens_),
+                           .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))};
+    plans_ = std::make_unique<PlanSource>(config_, world_,
+                                          PlanLimits{.rank_tokens = micro_batch_tokens_,
+                                                     .longest_tokens = longest_sequence(),
+                                                     .rates = rates});
+}
+
+void Trainer::check_ranks_agree() {
+    const auto check = [&](std::string_view what, const std::string& text) {
+        comm::check_all_equal(queue_, *world_.all, what, std::as_bytes(std::span(text)));
+    };
+    check("the configuration", config::to_yaml(config_));
+    check("the element type of products (run.dtype: auto)", std::string(name(machine_.compute)));
+    std::string lengths;
+    for (std::int64_t document = 0; document < table_->num_documents(); ++document) {
+        lengths += fmt::format("{} ", table_->document_tokens(document));
+    }
+    check("the data sets", lengths);
+}
+
+// Every rank evaluates a share of the sequences by itself.
 double Trainer::validate() {
-    return evaluator_->run(queue_, arena_, validation_).mean();
+    const auto ranks = static_cast<std::size_t>(world_.size());
+    std::vector<std::int64_t> share;
+    for (auto index = static_cast<std::size_t>(world_.rank()); index < validation_.size();
+         index += ranks) {
+        share.push_back(validation_[index]);
+    }
+    const LossTotal total = evaluator_->run(queue_, arena_, share);
+    std::array<double, 2> sums{total.loss_sum, static_cast<double>(total.tokens)};
+    comm::all_reduce_values(queue_, *world_.all, sums, comm::ReduceOp::kSum);
+    return sums[0] / sums[1];
 }
 
 double Trainer::frequency_loss() const {

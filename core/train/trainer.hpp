@@ -1,11 +1,12 @@
-// The trainer: one object holds what lives as long as a run, run_iteration() is design section 4 on
-// one rank.
+// The trainer: one object a rank holds what lives as long as a run; run_iteration() is design
+// section 4.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/group_cache.hpp"
 #include "core/base/arena.hpp"
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
@@ -16,8 +17,10 @@
 #include "core/train/evaluator.hpp"
 #include "core/train/machine.hpp"
 #include "core/train/optimizer.hpp"
+#include "core/train/plan_source.hpp"
 #include "core/train/report.hpp"
 #include "core/train/schedule.hpp"
+#include "core/train/world.hpp"
 
 namespace dcp::train {
 
@@ -25,8 +28,14 @@ class Trainer {
 public:
     // Opens the data, makes or loads the weights, and checks that the largest micro-batch fits
     // memory.budget: everything that can be wrong with a configuration is found here (ConfigError,
-    // DataError, UnsupportedError), before anything is trained.
+    // DataError, UnsupportedError), before anything is trained. Not collective; check_ranks_agree()
+    // and everything below is.
+    Trainer(const config::Config& config, const World& world);
+    // On one rank.
     explicit Trainer(const config::Config& config);
+
+    // Throws on all ranks unless all were started alike: configuration, data sets, program.
+    void check_ranks_agree();
 
     // Trains the next global batch; iterations count from 1. NonFiniteError leaves weights and
     // optimizer as they were.
@@ -48,6 +57,8 @@ public:
     const data::Split& split() const { return *split_; }
     std::int64_t num_validation() const { return static_cast<std::int64_t>(validation_.size()); }
     std::int64_t micro_batch_tokens() const { return micro_batch_tokens_; }
+    const World& world() const { return world_; }
+    const comm::GroupCache& groups() const { return *groups_; }
     std::int64_t predicted_peak_bytes() const { return predicted_peak_bytes_; }
     Queue& queue() { return queue_; }
     Arena& arena() { return arena_; }
@@ -57,13 +68,23 @@ private:
     void open_data();
     void make_model();
     void check_memory();
+    void make_plans();
     std::int64_t longest_sequence() const;
-    void train_micro_batches(const std::vector<std::int64_t>& sequences, IterationReport& report);
-    [[noreturn]] void fail_not_finite(std::int64_t iteration,
-                                      const std::string& what,
-                                      const std::vector<std::int64_t>& sequences);
+    GlobalBatch draw(data::Sampler& sampler) const;
+    float weight(const GlobalBatch& batch, std::int64_t length) const;
+    void run_steps(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
+    void run_step(const GlobalBatch& batch,
+                  const plan::Step& step,
+                  comm::Communicator& group,
+                  IterationReport& report);
+    void reduce_report(IterationReport& report);
+    void require_finite(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
+
+    Trainer(const config::Config& config, std::unique_ptr<LocalWorld> local);
 
     config::Config config_;
+    std::unique_ptr<LocalWorld> local_;  // without others
+    World world_;
     Machine machine_;
     Queue queue_;
     Arena arena_;
@@ -79,6 +100,9 @@ private:
     std::unique_ptr<Optimizer> optimizer_;
     std::unique_ptr<BatchLoader> loader_;
     std::unique_ptr<Evaluator> evaluator_;
+    std::unique_ptr<comm::GroupCache> groups_;
+    std::unique_ptr<PlanSource> plans_;
+    model::LocalAttention local_attention_;
     Schedule schedule_;
 };
 
@@ -88,6 +112,6 @@ struct TrainOptions {
 
 // `dcp train`: the whole run, from an empty folder to weights. Returns when all iterations are done
 // or a signal asked to stop.
-void run_training(const config::Config& config, const TrainOptions& options);
+void run_training(const config::Config& config, const World& world, const TrainOptions& options);
 
 }  // namespace dcp::train

@@ -1,0 +1,185 @@
+#include "core/train/plan_source.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "comm/control.hpp"
+#include "core/base/errors.hpp"
+#include "core/data/packing.hpp"
+#include "core/plan/codec.hpp"
+#include "core/plan/validate.hpp"
+
+namespace dcp::train {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// `any`, `pow2`, or a list such as "[1, 2, 4]"; only what the world can hold.
+std::vector<int> allowed_degrees(const std::string& text, int ranks) {
+    if (text == "any") {
+        return plan::any_degrees(ranks);
+    }
+    if (text == "pow2") {
+        return plan::power_of_two_degrees(ranks);
+    }
+    std::vector<int> degrees;
+    int number = 0;
+    for (const char letter : text) {
+        if (letter >= '0' && letter <= '9') {
+            number = 10 * number + (letter - '0');
+        } else if (number > 0) {
+            degrees.push_back(number);
+            number = 0;
+        }
+    }
+    if (number > 0) {
+        degrees.push_back(number);
+    }
+    std::sort(degrees.begin(), degrees.end());
+    std::erase_if(degrees, [&](int degree) { return degree > ranks; });
+    if (degrees.empty()) {
+        throw ConfigError(fmt::format(
+            "planner.degrees is {}, but there {} {} rank{}: allow a degree of at most that", text,
+            ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s"));
+    }
+    return degrees;
+}
+
+// Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
+// node: plans then are right, and only their idea of which links are slow is not.
+int ranks_per_node(const comm::Topology& topology) {
+    const int per_node = topology.ranks_on_node.front();
+    for (int rank = 0; rank < topology.num_ranks; ++rank) {
+        if (topology.node_of_rank[static_cast<std::size_t>(rank)] != rank / per_node) {
+            return topology.num_ranks;
+        }
+    }
+    return per_node;
+}
+
+}  // namespace
+
+PlanSource::PlanSource(const config::Config& config, const World& world, const PlanLimits& limits)
+    : config_(config),
+      world_(world),
+      limits_(limits),
+      cost_(std::make_shared<ModelCost>(config.model, limits.rates)),
+      degrees_(allowed_degrees(config.planner.degrees, world.size())) {
+    const int most = degrees_.back();
+    if (limits.longest_tokens > limits.rank_tokens * most) {
+        throw ConfigError(fmt::format(
+            "the longest sequence has {} tokens, but {} rank{} of {} tokens each "
+            "(batch.micro_batch_tokens) hold "
+            "{}: raise batch.micro_batch_tokens, lower data.max_tokens, or start more ranks",
+            limits.longest_tokens, most, most == 1 ? "" : "s", limits.rank_tokens,
+            most * limits.rank_tokens));
+    }
+}
+
+PlanSource::~PlanSource() {
+    if (ahead_.valid()) {
+        ahead_.wait();
+    }
+}
+
+plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
+    plan::Problem problem;
+    for (std::size_t index = 0; index < batch.sequences.size(); ++index) {
+        problem.sequences.push_back({.id = batch.sequences[index], .tokens = batch.lengths[index]});
+    }
+    problem.cost = cost_;
+    problem.topology = {
+        .ranks = world_.size(), .ranks_per_node = ranks_per_node(world_.topology), .speeds = {}};
+    problem.degrees = degrees_;
+    problem.heads = {.query = static_cast<int>(config_.model.heads),
+                     .key_value = static_cast<int>(config_.model.kv_heads)};
+    problem.memory_budget_bytes =
+        limits_.rates.static_bytes +
+        limits_.rates.bytes_per_token * static_cast<double>(limits_.rank_tokens);
+    problem.may_recompute = config_.planner.name == "random" && config_.planner.recompute == "auto";
+    problem.longest_tokens = limits_.longest_tokens;
+    return problem;
+}
+
+plan::Plan PlanSource::pack_here(const GlobalBatch& batch) const {
+    plan::Plan plan;
+    for (const auto& indices : data::pack(batch.lengths, limits_.rank_tokens)) {
+        plan::Step step{.world_ranks = {0}};
+        for (const std::int64_t index : indices) {
+            step.sequences.push_back(static_cast<std::int32_t>(index));
+        }
+        plan.steps.push_back(std::move(step));
+    }
+    return plan;
+}
+
+PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& batch) const {
+    const auto start = Clock::now();
+    const bool is_random = config_.planner.name == "random";
+    Planned planned;
+    if (world_.size() == 1 && !is_random) {
+        planned.plan = pack_here(batch);
+    } else {
+        const plan::PlannerOptions options{
+            .seed = static_cast<std::uint64_t>(config_.run.seed + iteration)};
+        planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem(batch));
+    }
+    if (!is_random) {
+        for (plan::Step& step : planned.plan.steps) {
+            step.recompute_layers = static_cast<int>(config_.model.recompute_layers);
+        }
+    }
+    planned.seconds = seconds_since(start);
+    return planned;
+}
+
+plan::Plan PlanSource::take(Queue& queue,
+                            std::int64_t iteration,
+                            const GlobalBatch& now,
+                            const GlobalBatch& next) {
+    const auto start = Clock::now();
+    Planned planned;
+    std::vector<std::byte> bytes;
+    const plan::PlanScope scope{.ranks = world_.size(),
+                                .sequences = static_cast<std::int64_t>(now.sequences.size())};
+    run_on_all(queue, world_, [&] {
+        if (world_.is_first()) {
+            planned = ahead_.valid() ? ahead_.get() : make(iteration, now);
+            bytes = plan::serialize(planned.plan, scope);
+        }
+    });
+    if (world_.is_first()) {
+        plan_seconds_ = planned.seconds;
+        exposed_seconds_ = seconds_since(start);
+        if (world_.size() > 1) {
+            ahead_ = std::async(std::launch::async,
+                                [this, iteration, next] { return make(iteration + 1, next); });
+        }
+    }
+    if (world_.size() == 1) {
+        return planned.plan;
+    }
+    bytes = comm::broadcast_bytes(queue, *world_.all, std::move(bytes), 0);
+    plan::Plan plan;
+    run_on_all(queue, world_, [&] {
+        plan = plan::parse_plan(bytes, scope);
+        plan::Problem here = problem(now);
+        here.may_recompute = true;  // the depth is in the plan, and any is right
+        plan::validate_layout(here, plan);
+    });
+    const auto hashes = comm::all_gather_value(queue, *world_.all, plan::plan_hash(bytes));
+    if (std::adjacent_find(hashes.begin(), hashes.end(), std::not_equal_to<>()) != hashes.end()) {
+        throw CommError(fmt::format("iteration {}: the ranks hold different plans", iteration));
+    }
+    return plan;
+}
+
+}  // namespace dcp::train

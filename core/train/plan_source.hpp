@@ -1,0 +1,71 @@
+// Where the plan of an iteration comes from: world rank 0 makes it, on a thread of its own while
+// the iteration before it runs, and every rank gets the same bytes. On one rank there is nothing to
+// decide but how sequences are packed.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "core/base/queue.hpp"
+#include "core/config/config.hpp"
+#include "core/plan/planner.hpp"
+#include "core/train/model_cost.hpp"
+#include "core/train/world.hpp"
+
+namespace dcp::train {
+
+struct GlobalBatch {
+    std::vector<std::int64_t> sequences;  // ids, in the order drawn
+    std::vector<std::int64_t> lengths;    // tokens of each
+    std::int64_t tokens = 0;
+};
+
+struct PlanLimits {
+    std::int64_t rank_tokens = 0;     // a rank's share of a micro-batch holds at most so many
+    std::int64_t longest_tokens = 0;  // of all sequences of the run
+    ModelRates rates;
+};
+
+class PlanSource {
+public:
+    // ConfigError, alike on all ranks, where the longest sequence fits no group.
+    PlanSource(const config::Config& config, const World& world, const PlanLimits& limits);
+    ~PlanSource();
+    PlanSource(const PlanSource&) = delete;
+    PlanSource& operator=(const PlanSource&) = delete;
+    PlanSource(PlanSource&&) = delete;
+    PlanSource& operator=(PlanSource&&) = delete;
+
+    // Collective. The plan of `now`; rank 0 starts on `next` before it returns. Every rank has
+    // checked it, and all have compared its hash.
+    plan::Plan take(Queue& queue,
+                    std::int64_t iteration,
+                    const GlobalBatch& now,
+                    const GlobalBatch& next);
+
+    // Of the last plan, known on rank 0: how long it took, and how long training waited for it.
+    double plan_seconds() const { return plan_seconds_; }
+    double exposed_seconds() const { return exposed_seconds_; }
+
+private:
+    struct Planned {
+        plan::Plan plan;
+        double seconds = 0;
+    };
+    plan::Problem problem(const GlobalBatch& batch) const;
+    Planned make(std::int64_t iteration, const GlobalBatch& batch) const;
+    plan::Plan pack_here(const GlobalBatch& batch) const;
+
+    config::Config config_;
+    const World& world_;
+    PlanLimits limits_;
+    std::shared_ptr<const plan::CostModel> cost_;
+    std::vector<int> degrees_;
+    std::future<Planned> ahead_;
+    double plan_seconds_ = 0;
+    double exposed_seconds_ = 0;
+};
+
+}  // namespace dcp::train

@@ -1,0 +1,257 @@
+// Many ranks, any plan, the same result (design section 5): every rank trains the same batches once
+// with the others under random plans and once alone, and compares.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include "tests/mpi/session.hpp"
+#include "tests/support/dataset_files.hpp"
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include "comm/control.hpp"
+#include "comm/local/local_communicator.hpp"
+#include "core/base/rng.hpp"
+#include "core/train/trainer.hpp"
+#include "kernels/linear.hpp"
+
+using namespace dcp;
+using test::DatasetFolder;
+
+namespace {
+
+constexpr std::int64_t kVocab = 31;
+
+// A world over MPI for one trainer.
+struct Ranks {
+    std::unique_ptr<comm::Communicator> all = test::session().make_world();
+    comm::LocalCommunicator self{test::session().world_rank()};
+    Queue queue = Queue::cpu(1);
+
+    train::World world() {
+        return {.all = all.get(),
+                .self = &self,
+                .groups = &test::session().group_factory(),
+                .topology = comm::gather_topology(queue, *all, test::session().node_key())};
+    }
+    int size() const { return all->group_size(); }
+};
+
+// A folder of its own on every rank, with the same documents. One pair, seven, awkward and long.
+void write_documents(const std::string& prefix, std::int64_t longest) {
+    std::vector<std::int64_t> tokens{2, 8, 4, 6, 3, longest + 1, 2, 34};
+    const CounterRng lengths(2, "lengths", 0);
+    for (std::uint64_t i = 0; i < 60; ++i) {
+        const double u = std::pow(lengths.uniform(i), 4);
+        tokens.push_back(2 + static_cast<std::int64_t>(u * static_cast<double>(longest - 1)));
+    }
+    const CounterRng rng(1, "documents", 0);
+    std::uint64_t element = 0;
+    std::vector<std::vector<std::int64_t>> documents;
+    for (const std::int64_t count : tokens) {
+        documents.emplace_back();
+        for (std::int64_t i = 0; i < count; ++i) {
+            documents.back().push_back(static_cast<std::int64_t>(rng.word(element++) % kVocab));
+        }
+    }
+    test::documents_of(documents).write(prefix);
+}
+
+config::Config small_config(const std::string& prefix) {
+    config::Config config;
+    config.model.hidden = 24;
+    config.model.layers = 2;
+    config.model.heads = 6;  // degrees 4 and 5 need a ring, 6 may be either
+    config.model.kv_heads = 2;
+    config.model.head_dim = 4;
+    config.model.ffn = 20;
+    config.model.vocab = kVocab;
+    config.data.train = {prefix};
+    config.data.max_tokens = 200;
+    config.batch.sequences = 5;
+    config.batch.micro_batch_tokens = 500;
+    config.optimizer.lr = 0;  // weights stay, so that every iteration compares one plan
+    config.schedule.warmup = 0;
+    config.planner.name = "random";
+    config.run.dtype = config::ComputeType::kFloat32;
+    config.run.threads = 1;
+    config.memory.budget = std::int64_t{64} << 20;
+    return config;
+}
+
+// The gradients of all ranks together, on every rank.
+std::vector<float> gathered_gradients(train::Trainer& trainer, Ranks& ranks) {
+    const Tensor own = trainer.model().gradients();
+    std::vector<float> all(static_cast<std::size_t>(own.num_elems()));
+    const std::int64_t lines = (own.num_elems() + ranks.size() * 16 - 1) / (ranks.size() * 16);
+    std::vector<std::int64_t> parts;
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+        parts.push_back(
+            std::clamp<std::int64_t>(own.num_elems() - rank * lines * 16, 0, lines * 16));
+    }
+    const std::int64_t begin = std::min(own.num_elems(), ranks.all->group_rank() * lines * 16);
+    ranks.all->all_gather(ranks.queue,
+                          own.rows(begin, parts[static_cast<std::size_t>(ranks.all->group_rank())]),
+                          Tensor(all.data(), DType::kFloat32, {own.num_elems()}), parts);
+    return all;
+}
+
+// The largest relative difference of a tensor, by norms.
+double worst_difference(const model::ParameterLayout& layout,
+                        const std::vector<float>& a,
+                        const float* b) {
+    double worst = 0;
+    for (const model::ParameterSlot& slot : layout.slots()) {
+        double difference = 0;
+        double norm = 0;
+        for (std::int64_t i = slot.offset; i < slot.offset + slot.shape.num_elems(); ++i) {
+            const auto value = static_cast<double>(b[i]);
+            difference += std::pow(static_cast<double>(a[static_cast<std::size_t>(i)]) - value, 2);
+            norm += value * value;
+        }
+        worst = std::max(worst, norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference));
+    }
+    return worst;
+}
+
+void compare_with_one_rank(const config::Config& config, int iterations, double tolerance) {
+    Ranks ranks;
+    train::Trainer together(config, ranks.world());
+    auto alone_config = config;
+    alone_config.planner.name = "dcp";
+    train::Trainer alone(alone_config);
+    std::set<int> degrees;
+    for (int iteration = 1; iteration <= iterations; ++iteration) {
+        const auto report = together.run_iteration(iteration);
+        const auto expected = alone.run_iteration(iteration);
+        for (const auto& [degree, steps] : report.steps_by_degree) {
+            degrees.insert(degree);
+        }
+        INFO("iteration " << iteration);
+        CHECK(report.sequences == expected.sequences);
+        CHECK(std::abs(report.loss - expected.loss) <= tolerance * std::abs(expected.loss));
+        CHECK(worst_difference(alone.model().layout(), gathered_gradients(together, ranks),
+                               alone.model().gradients().as<float>()) <= tolerance);
+    }
+    CHECK(static_cast<int>(degrees.size()) == ranks.size());  // every degree was tried
+}
+
+}  // namespace
+
+TEST_CASE("random plans of many ranks give the loss and the gradients of one rank") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", 200);
+    auto config = small_config(folder / "text");
+    SECTION("causal, grouped queries") {
+        compare_with_one_rank(config, 50, 1e-5);
+    }
+    SECTION("full attention, batch smaller than the world") {
+        config.model.causal = false;
+        config.model.kv_heads = 6;
+        config.batch.sequences = 2;
+        compare_with_one_rank(config, 40, 1e-5);
+    }
+    SECTION("layer norm, tied embeddings, mean over samples") {
+        config.model.norm = config::NormKind::kLayerNorm;
+        config.model.activation = config::Activation::kGelu;
+        config.model.tie_embeddings = true;
+        config.model.heads = 3;
+        config.model.kv_heads = 1;
+        config.model.head_dim = 8;
+        config.run.loss_normalization = config::LossNormalization::kSample;
+        compare_with_one_rank(config, 30, 1e-5);
+    }
+}
+
+TEST_CASE("in bf16 they agree as far as its rounding allows") {
+    if (!kernels::supports_dtype(Queue::cpu(1), DType::kBFloat16)) {
+        return;
+    }
+    const DatasetFolder folder;
+    write_documents(folder / "text", 200);
+    auto config = small_config(folder / "text");
+    config.run.dtype = config::ComputeType::kBFloat16;
+    // Each tensor's gradient is a sum over hundreds of tokens of products that were rounded to 8
+    // bits a dozen times on their way; roundings differ where sums are cut differently.
+    compare_with_one_rank(config, 20, 12 * epsilon(DType::kBFloat16));
+}
+
+TEST_CASE("lengths that are awkward to share: 698 and 2999 tokens, one token against 1000") {
+    const DatasetFolder folder;
+    test::MegatronFiles files;
+    std::vector<std::vector<std::int64_t>> documents;
+    const CounterRng rng(1, "documents", 0);
+    std::uint64_t element = 0;
+    for (const std::int64_t pairs : {698, 2999, 1, 1000, 7, 3, 5}) {
+        documents.emplace_back();
+        for (std::int64_t i = 0; i <= pairs; ++i) {
+            documents.back().push_back(static_cast<std::int64_t>(rng.word(element++) % kVocab));
+        }
+    }
+    test::documents_of(documents).write(folder / "text");
+    auto config = small_config(folder / "text");
+    config.data.max_tokens = 4096;
+    config.batch.micro_batch_tokens = 8192;
+    config.batch.sequences = 7;
+    config.model.layers = 1;
+    compare_with_one_rank(config, 8, 1e-5);
+}
+
+TEST_CASE("the same plan twice gives the same bits") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", 200);
+    auto config = small_config(folder / "text");
+    config.optimizer.lr = 1e-3;
+    std::vector<double> losses[2];
+    for (auto& run : losses) {
+        Ranks ranks;
+        train::Trainer trainer(config, ranks.world());
+        for (int iteration = 1; iteration <= 5; ++iteration) {
+            const auto report = trainer.run_iteration(iteration);
+            run.push_back(report.loss);
+            run.push_back(report.grad_norm);
+        }
+    }
+    CHECK(std::memcmp(losses[0].data(), losses[1].data(), losses[0].size() * sizeof(double)) == 0);
+}
+
+TEST_CASE("loss curves of 20 steps are those of one rank under every planner") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", 200);
+    auto config = small_config(folder / "text");
+    config.optimizer.lr = 1e-3;
+    config.planner.name = GENERATE("bucket", "packed", "random", "dcp");
+    Ranks ranks;
+    train::Trainer together(config, ranks.world());
+    config.planner.name = "dcp";
+    train::Trainer alone(config);
+    for (int iteration = 1; iteration <= 20; ++iteration) {
+        const auto report = together.run_iteration(iteration);
+        CHECK(report.loss == Approx(alone.run_iteration(iteration).loss).epsilon(1e-4));
+    }
+}
+
+TEST_CASE("1000 iterations of random plans: memory flat, communicators bounded", "[long]") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", 60);
+    auto config = small_config(folder / "text");
+    config.data.max_tokens = 60;
+    config.model.hidden = 12;
+    config.model.head_dim = 2;
+    config.model.layers = 1;
+    Ranks ranks;
+    train::Trainer trainer(config, ranks.world());
+    std::int64_t reserved = 0;
+    for (int iteration = 1; iteration <= 1000; ++iteration) {
+        trainer.run_iteration(iteration);
+        if (iteration == 500) {
+            reserved = trainer.arena().reserved_bytes();
+        }
+    }
+    CHECK(trainer.groups().num_live() <= 32);
+    CHECK(static_cast<double>(trainer.arena().reserved_bytes()) <=
+          1.01 * static_cast<double>(reserved));
+    CHECK(trainer.arena().reserved_bytes() <= trainer.predicted_peak_bytes());
+}
