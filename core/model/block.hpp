@@ -46,7 +46,7 @@ public:
 
     // Exact bytes of allocate_saved for T tokens, and the most that forward or backward pushes on
     // top of it.
-    virtual std::int64_t saved_bytes(std::int64_t T) const = 0;
+    virtual std::int64_t saved_bytes(const SequenceAttention& attention, std::int64_t T) const = 0;
     virtual std::int64_t forward_scratch_bytes(const Queue& queue,
                                                const SequenceAttention& attention,
                                                std::int64_t T) const = 0;

@@ -39,6 +39,12 @@ Tensor workspace(Arena& arena, std::size_t bytes) {
                           {static_cast<std::int64_t>(bytes)});
 }
 
+// All that one rank keeps.
+template <class AnyTensor>
+AnyTensor log_sum_exp(AnyTensor state, const AttentionShape& shape, std::int64_t T) {
+    return {state.data(), DType::kFloat32, Shape{shape.heads, T}};
+}
+
 float scale(const AttentionShape& shape) {
     return 1 / std::sqrt(static_cast<float>(shape.head_dim));
 }
@@ -51,7 +57,7 @@ void LocalAttention::forward(Queue& queue,
                              const AttentionShape& shape,
                              ConstTensor qkv_TN,
                              Tensor o_TN,
-                             Tensor lse_HT) {
+                             Tensor state) {
     const Arena::Scope scratch(arena);
     const std::int64_t T = qkv_TN.dim(0);
     const Heads<ConstTensor> in(qkv_TN, shape);
@@ -60,7 +66,7 @@ void LocalAttention::forward(Queue& queue,
                 .k_TGD = in.k_TGD,
                 .v_TGD = in.v_TGD,
                 .o_THD = o_TN.reshaped({T, shape.heads, shape.head_dim}),
-                .lse_HT = lse_HT,
+                .lse_HT = log_sum_exp(state, shape, T),
                 .spans = batch.spans,
                 .causal = shape.causal,
                 .scale = scale(shape),
@@ -74,7 +80,7 @@ void LocalAttention::backward(Queue& queue,
                               const AttentionShape& shape,
                               ConstTensor qkv_TN,
                               ConstTensor o_TN,
-                              ConstTensor lse_HT,
+                              ConstTensor state,
                               ConstTensor d_o_TN,
                               Tensor d_qkv_TN) {
     const Arena::Scope scratch(arena);
@@ -87,7 +93,7 @@ void LocalAttention::backward(Queue& queue,
                 .k_TGD = in.k_TGD,
                 .v_TGD = in.v_TGD,
                 .o_THD = o_TN.reshaped(heads),
-                .lse_HT = lse_HT,
+                .lse_HT = log_sum_exp(state, shape, T),
                 .d_o_THD = d_o_TN.reshaped(heads),
                 .d_q_THD = out.q_THD,
                 .d_k_TGD = out.k_TGD,
@@ -98,6 +104,12 @@ void LocalAttention::backward(Queue& queue,
                 .scale = scale(shape),
                 .workspace = workspace(arena, kernels::attention_backward_workspace_bytes(
                                                   queue, sizes(shape, qkv_TN.dtype(), T)))});
+}
+
+std::int64_t LocalAttention::state_bytes(const AttentionShape& shape,
+                                         DType /*dtype*/,
+                                         std::int64_t T) const {
+    return Arena::padded_bytes(DType::kFloat32, {shape.heads, T});
 }
 
 std::int64_t LocalAttention::forward_scratch_bytes(const Queue& queue,

@@ -1,6 +1,9 @@
 // How attention sees a whole sequence when the tokens here may be a part of it. On one rank they
 // are all here, and this is the kernel alone; with sequence parallelism an implementation exchanges
 // heads (Ulysses) or keys and values (ring) around it.
+//
+// What backward needs beyond its arguments is the implementation's own: forward writes it to
+// `state`, bytes that the caller allocates and keeps without knowing what they mean.
 #pragma once
 
 #include "core/base/arena.hpp"
@@ -26,24 +29,30 @@ public:
     SequenceAttention(SequenceAttention&&) = delete;
     SequenceAttention& operator=(SequenceAttention&&) = delete;
 
-    // qkv_TN: [T, (H + 2G) D], queries, keys, values, rotated already. o_TN: [T, H D]. lse_HT is
-    // kept for backward.
+    // qkv_TN: [T, (H + 2G) D], queries, keys, values, rotated already. o_TN: [T, H D]. state:
+    // uint8, state_bytes of them.
     virtual void forward(Queue& queue,
                          Arena& arena,
                          const MicroBatch& batch,
                          const AttentionShape& shape,
                          ConstTensor qkv_TN,
                          Tensor o_TN,
-                         Tensor lse_HT) = 0;
+                         Tensor state) = 0;
     virtual void backward(Queue& queue,
                           Arena& arena,
                           const MicroBatch& batch,
                           const AttentionShape& shape,
                           ConstTensor qkv_TN,
                           ConstTensor o_TN,
-                          ConstTensor lse_HT,
+                          ConstTensor state,
                           ConstTensor d_o_TN,
                           Tensor d_qkv_TN) = 0;
+
+    // True: the state holds what backward needs of qkv, which gets an empty qkv_TN then.
+    virtual bool keeps_qkv() const { return false; }
+    virtual std::int64_t state_bytes(const AttentionShape& shape,
+                                     DType dtype,
+                                     std::int64_t T) const = 0;
 
     // The most that the two push onto the arena for T tokens here.
     virtual std::int64_t forward_scratch_bytes(const Queue& queue,
@@ -65,16 +74,19 @@ public:
                  const AttentionShape& shape,
                  ConstTensor qkv_TN,
                  Tensor o_TN,
-                 Tensor lse_HT) override;
+                 Tensor state) override;
     void backward(Queue& queue,
                   Arena& arena,
                   const MicroBatch& batch,
                   const AttentionShape& shape,
                   ConstTensor qkv_TN,
                   ConstTensor o_TN,
-                  ConstTensor lse_HT,
+                  ConstTensor state,
                   ConstTensor d_o_TN,
                   Tensor d_qkv_TN) override;
+    std::int64_t state_bytes(const AttentionShape& shape,
+                             DType dtype,
+                             std::int64_t T) const override;
     std::int64_t forward_scratch_bytes(const Queue& queue,
                                        const AttentionShape& shape,
                                        DType dtype,

@@ -212,7 +212,7 @@ std::int64_t Transformer::training_bytes(const Queue& queue,
         queue, T);  // the highest point above the frame of a block, from the last block down
     for (auto layer = static_cast<std::int64_t>(blocks_.size()) - 1; layer >= 0; --layer) {
         const Block& block = *blocks_[static_cast<std::size_t>(layer)];
-        const std::int64_t saved = block.saved_bytes(T);
+        const std::int64_t saved = block.saved_bytes(attention, T);
         const std::int64_t scratch = std::max(block.forward_scratch_bytes(queue, attention, T),
                                               block.backward_scratch_bytes(queue, attention, T));
         above = layer < recompute_layers ? x + std::max(above, saved + scratch)
@@ -224,7 +224,7 @@ std::int64_t Transformer::training_bytes(const Queue& queue,
 std::int64_t Transformer::evaluation_bytes(const Queue& queue, std::int64_t T) const {
     std::int64_t above = head_bytes(queue, T);
     for (const auto& block : blocks_) {
-        above = std::max(above, block->saved_bytes(T) +
+        above = std::max(above, block->saved_bytes(local_attention_, T) +
                                     block->forward_scratch_bytes(queue, local_attention_, T));
     }
     return 2 * Arena::padded_bytes(compute_, {T, config_.hidden}) + above;

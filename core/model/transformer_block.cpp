@@ -57,9 +57,10 @@ void TransformerBlock::allocate_saved(PassContext& pass) {
         return pass.arena.allocate(name, MemoryCategory::kActivations, dtype, shape);
     };
     const bool has_mean = config_.norm == config::NormKind::kLayerNorm;
-    saved_.qkv_TN = keep("qkv", compute_, {T, qkv_.N});
+    saved_.qkv_TN = pass.attention.keeps_qkv() ? Tensor() : keep("qkv", compute_, {T, qkv_.N});
     saved_.o_TN = keep("attention output", compute_, {T, o_.K});
-    saved_.lse_HT = keep("log-sum-exp", DType::kFloat32, {config_.heads, T});
+    saved_.attention_state = keep("attention state", DType::kUInt8,
+                                  {pass.attention.state_bytes(attention_shape_, compute_, T)});
     saved_.x_mid_TC = keep("x_mid", compute_, {T, config_.hidden});
     saved_.up_TF = keep("up", compute_, {T, up_.N});
     saved_.attention_inverse_T = keep("attention norm", DType::kFloat32, {T});
@@ -70,10 +71,12 @@ void TransformerBlock::allocate_saved(PassContext& pass) {
     }
 }
 
-std::int64_t TransformerBlock::saved_bytes(std::int64_t T) const {
+std::int64_t TransformerBlock::saved_bytes(const SequenceAttention& attention,
+                                           std::int64_t T) const {
     const std::int64_t statistics = config_.norm == config::NormKind::kLayerNorm ? 4 : 2;
-    return Arena::padded_bytes(compute_, {T, qkv_.N}) + Arena::padded_bytes(compute_, {T, o_.K}) +
-           Arena::padded_bytes(DType::kFloat32, {config_.heads, T}) +
+    const std::int64_t state = attention.state_bytes(attention_shape_, compute_, T);
+    return (attention.keeps_qkv() ? 0 : Arena::padded_bytes(compute_, {T, qkv_.N})) +
+           Arena::padded_bytes(DType::kUInt8, {state}) + Arena::padded_bytes(compute_, {T, o_.K}) +
            Arena::padded_bytes(compute_, {T, config_.hidden}) +
            Arena::padded_bytes(compute_, {T, up_.N}) +
            statistics * Arena::padded_bytes(DType::kFloat32, {T});
@@ -125,7 +128,13 @@ Tensor TransformerBlock::linear_workspace(PassContext& pass, const LinearWeight&
                                {bytes});
 }
 
-void TransformerBlock::forward(PassContext& pass, ConstTensor x_TC, Tensor y_TC) {
+// x -> o. Where attention keeps what it needs of qkv, the rest of it goes when this returns.
+void TransformerBlock::forward_attention(PassContext& pass, ConstTensor x_TC) {
+    const Arena::Scope scratch(pass.arena);
+    const std::int64_t T = pass.batch.num_tokens();
+    const Tensor qkv_TN = saved_.qkv_TN ? saved_.qkv_TN
+                                        : pass.arena.allocate("qkv", MemoryCategory::kActivations,
+                                                              compute_, {T, qkv_.N});
     kernels::RopeColumns rope;
     if (config_.positions == config::Positions::kRope) {
         rope = {.num_heads = config_.heads + config_.kv_heads,
@@ -134,14 +143,25 @@ void TransformerBlock::forward(PassContext& pass, ConstTensor x_TC, Tensor y_TC)
                 .cos_PD = rope_.cos_PD,
                 .sin_PD = rope_.sin_PD};
     }
+    {
+        const Arena::Scope product(pass.arena);
+        kernels::linear_forward(pass.queue, {.input = attention_input(x_TC),
+                                             .weight = qkv_,
+                                             .y_TN = qkv_TN,
+                                             .rope = rope,
+                                             .workspace = linear_workspace(pass, qkv_)});
+    }
+    pass.attention.forward(pass.queue, pass.arena, pass.batch, attention_shape_, qkv_TN,
+                           saved_.o_TN, saved_.attention_state);
+}
+
+void TransformerBlock::forward(PassContext& pass, ConstTensor x_TC, Tensor y_TC) {
+    forward_attention(pass, x_TC);
     const auto product = [&](kernels::LinearForward args) {
         const Arena::Scope scratch(pass.arena);
         args.workspace = linear_workspace(pass, args.weight);
         kernels::linear_forward(pass.queue, args);
     };
-    product({.input = attention_input(x_TC), .weight = qkv_, .y_TN = saved_.qkv_TN, .rope = rope});
-    pass.attention.forward(pass.queue, pass.arena, pass.batch, attention_shape_, saved_.qkv_TN,
-                           saved_.o_TN, saved_.lse_HT);
     product(
         {.input = attention_output(), .weight = o_, .residual_TN = x_TC, .y_TN = saved_.x_mid_TC});
     product({.input = ffn_input(), .weight = up_, .y_TN = saved_.up_TF});
@@ -215,7 +235,7 @@ void TransformerBlock::backward_attention(PassContext& pass, ConstTensor x_TC, T
     const Tensor d_qkv_TN =
         pass.arena.allocate("d_qkv", MemoryCategory::kActivations, compute_, {T, qkv_.N});
     pass.attention.backward(pass.queue, pass.arena, pass.batch, attention_shape_, saved_.qkv_TN,
-                            saved_.o_TN, saved_.lse_HT, d_o_TN, d_qkv_TN);
+                            saved_.o_TN, saved_.attention_state, d_o_TN, d_qkv_TN);
     rotate_back(pass, d_qkv_TN);
     const Tensor workspace = linear_workspace(pass, qkv_);
     kernels::linear_backward_weight(pass.queue, {.d_y_TN = d_qkv_TN,
@@ -250,9 +270,12 @@ void TransformerBlock::rotate_back(PassContext& pass, Tensor d_qkv_TN) const {
 std::int64_t TransformerBlock::forward_scratch_bytes(const Queue& queue,
                                                      const SequenceAttention& attention,
                                                      std::int64_t T) const {
-    return std::max({linear_scratch_bytes(queue, qkv_, T), linear_scratch_bytes(queue, o_, T),
-                     linear_scratch_bytes(queue, up_, T), linear_scratch_bytes(queue, down_, T),
-                     attention.forward_scratch_bytes(queue, attention_shape_, compute_, T)});
+    const std::int64_t qkv = attention.keeps_qkv() ? Arena::padded_bytes(compute_, {T, qkv_.N}) : 0;
+    const std::int64_t exchange =
+        attention.forward_scratch_bytes(queue, attention_shape_, compute_, T);
+    return std::max({qkv + std::max(linear_scratch_bytes(queue, qkv_, T), exchange),
+                     linear_scratch_bytes(queue, o_, T), linear_scratch_bytes(queue, up_, T),
+                     linear_scratch_bytes(queue, down_, T)});
 }
 
 std::int64_t TransformerBlock::backward_scratch_bytes(const Queue& queue,

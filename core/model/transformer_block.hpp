@@ -32,7 +32,7 @@ public:
     void forward(PassContext& pass, ConstTensor x_TC, Tensor y_TC) override;
     void backward(PassContext& pass, ConstTensor x_TC, Tensor d_x_TC) override;
 
-    std::int64_t saved_bytes(std::int64_t T) const override;
+    std::int64_t saved_bytes(const SequenceAttention& attention, std::int64_t T) const override;
     std::int64_t forward_scratch_bytes(const Queue& queue,
                                        const SequenceAttention& attention,
                                        std::int64_t T) const override;
@@ -43,9 +43,9 @@ public:
 
 private:
     struct Saved {
-        Tensor qkv_TN;
+        Tensor qkv_TN;  // empty where attention keeps it in its state
         Tensor o_TN;
-        Tensor lse_HT;
+        Tensor attention_state;  // on one rank: log-sum-exp
         Tensor x_mid_TC;
         Tensor up_TF;                                  // SwiGLU: gate and up, [T, 2F]
         Tensor attention_mean_T, attention_inverse_T;  // the means are empty with RMSNorm
@@ -60,6 +60,7 @@ private:
     std::int64_t linear_scratch_bytes(const Queue& queue,
                                       const kernels::LinearWeight& weight,
                                       std::int64_t T) const;
+    void forward_attention(PassContext& pass, ConstTensor x_TC);
     void backward_ffn(PassContext& pass, Tensor d_x_TC);
     void backward_attention(PassContext& pass, ConstTensor x_TC, Tensor d_x_TC);
     void rotate_back(PassContext& pass, Tensor d_qkv_TN) const;

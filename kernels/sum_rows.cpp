@@ -1,0 +1,26 @@
+#include "kernels/sum_rows.hpp"
+
+#include "kernels/check.hpp"
+#include "kernels/cpu/exchange_rows.hpp"
+
+namespace dcp::kernels {
+
+void sum_rows(Queue& queue, const SumRows& args) {
+    constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
+    check(args.to.shape().num_dims() == 2, "sum_rows: to", "must have two dimensions");
+    check_tensor("sum_rows: to", args.to, args.to.shape(), kStored);
+    for (const ConstTensor& from : args.from) {
+        check_tensor("sum_rows: from", from, args.to.shape(), kStored);
+    }
+    if (queue.device() != DeviceKind::kCpu) {
+        throw_no_backend(queue, "sum_rows");
+    }
+    const OpTimer timer(queue, "sum_rows");
+    cpu::sum_rows(queue, args);
+}
+
+void copy_rows(Queue& queue, const ConstTensor& from, const Tensor& to) {
+    sum_rows(queue, {.from = std::span(&from, 1), .to = to});
+}
+
+}  // namespace dcp::kernels
