@@ -80,7 +80,7 @@ public:
     std::vector<float> train(const Text& text, float weight, std::int64_t recompute_layers) {
         const Arena::Scope scratch(arena_);
         return run(text, weight, [&](const model::MicroBatch& batch, Tensor loss) {
-            model_.train_micro_batch(queue_, arena_, batch, recompute_layers, loss);
+            model_.train_micro_batch(queue_, arena_, batch, attention_, recompute_layers, loss);
         });
     }
 
@@ -109,6 +109,7 @@ public:
     model::Transformer& model() { return model_; }
     Arena& arena() { return arena_; }
     Queue& queue() { return queue_; }
+    const model::SequenceAttention& attention() const { return attention_; }
 
 private:
     template <class Run>
@@ -143,6 +144,7 @@ private:
     Queue queue_;
     Arena arena_;
     model::Transformer model_;
+    model::LocalAttention attention_;
 };
 
 std::vector<double> expected_losses(const config::ModelConfig& config,
@@ -362,7 +364,8 @@ TEST_CASE("predicted bytes are the arena's highest mark", "[unit][model][memory]
         subject.arena().reset_peak();
         subject.train(text, 1, recompute_layers);
         CHECK(subject.arena().peak_bytes() - held ==
-              subject.model().training_bytes(subject.queue(), T, recompute_layers));
+              subject.model().training_bytes(subject.queue(), subject.attention(), T,
+                                             recompute_layers));
         CHECK(subject.arena().current_bytes() == held);
     }
     const std::int64_t held = subject.arena().current_bytes();
