@@ -52,7 +52,7 @@ for ((repeat = 0; repeat < repeats; ++repeat)); do
         expect exit $rank any ""
     done
     expect leave 1 3 "an error that nobody catches" 2
-    expect disagree 2 2 "rank 0: the configuration is not the same on every rank: world rank 2 differs"
+    expect disagree 2 2 "the configuration is not the same on every rank: world rank 2 differs"
 done
 
 # A launcher that this MPI does not understand.
