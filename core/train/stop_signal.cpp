@@ -26,12 +26,8 @@ StopSignal::~StopSignal() {
     sigaction(SIGTERM, &earlier_terminate_, nullptr);
 }
 
-bool StopSignal::requested() const {
-    return received_signal != 0;
-}
-
-const char* StopSignal::name() const {
-    return received_signal == SIGINT ? "SIGINT" : "SIGTERM";
+int StopSignal::received() const {
+    return received_signal;
 }
 
 }  // namespace dcp::train

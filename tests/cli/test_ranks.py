@@ -14,8 +14,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import (DCP, END_OF_DOCUMENT, CommandLineTest, dcp, read_json_lines, sentences,
-                     write_dataset)
+from support import DCP, CommandLineTest, dcp, read_json_lines, write_tiny_dataset
 
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_mpi_yield_when_idle": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -187,8 +186,7 @@ class Start(RanksTest):
     def test_ranks_that_differ(self):
         other = self.folder / "other"
         other.mkdir()
-        write_dataset(other / "text", [[*sentences(n, n).encode(), END_OF_DOCUMENT]
-                                       for n in (300, 500, 80)])
+        write_tiny_dataset(other / "text", (300, 500, 80))
         program = self.folder / "dcp"
         shutil.copy2(shutil.which(DCP), program)
         with program.open("ab") as file:
