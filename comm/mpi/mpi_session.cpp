@@ -250,14 +250,14 @@ void MpiSession::abort(const std::exception& error) noexcept {
     // Processes that each see a world of one are all rank 0 there.
     const bool is_first = world_rank() == 0 && launcher().rank == 0;
     if (is_shared && !is_first) {
-        std::this_thread::sleep_for(kListenerSeconds);
-    } else {
-        const std::string who =
-            is_shared || world_size() == 1 ? "" : fmt::format("rank {}: ", world_rank());
-        const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-        fmt::print(stderr, "dcp: error: {}{}\n", who,
-                   is_memory ? "the machine has no memory left" : error.what());
+        std::this_thread::sleep_for(
+            kListenerSeconds);  // the end, unless this rank is alone with it
     }
+    const std::string who =
+        world_size() == 1 || (is_shared && is_first) ? "" : fmt::format("rank {}: ", world_rank());
+    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    fmt::print(stderr, "dcp: error: {}{}\n", who,
+               is_memory ? "the machine has no memory left" : error.what());
     MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
 }

@@ -53,7 +53,8 @@ public:
 
     // Ends all ranks of the world: one line on stderr ("dcp: error: rank 2: ..."), then MPI_Abort
     // with the error's exit code. Every rank is gone within seconds, even if MPI itself hangs. Of a
-    // shared error, which all ranks have, only rank 0 speaks.
+    // shared error, which all ranks have, rank 0 speaks; another only if it is still there seconds
+    // later.
     [[noreturn]] void abort(const std::exception& error) noexcept;
 
 private:

@@ -65,15 +65,15 @@ void print_head(const Console& console,
 // The files of a run, which world rank 0 writes alone.
 class RunFiles {
 public:
-    RunFiles(const config::Config& config, const Trainer& trainer) : folder_(config.run.folder) {
+    RunFiles(const config::Config& config, const Trainer& trainer)
+        : folder_(config.run.folder), metrics_(folder_.file("metrics.jsonl")) {
         folder_.write("config.yaml", config::to_yaml(with_choices(config, trainer)));
-        metrics_.emplace(folder_.file("metrics.jsonl"));
         if (config.run.log_samples) {
             samples_.emplace(folder_.file("samples.jsonl"));
         }
     }
     void append(const IterationReport& report, const Arena& arena) {
-        metrics_->append(to_json(report, arena));
+        metrics_.append(to_json(report, arena));
         if (samples_) {
             samples_->append(samples_to_json(report));
         }
@@ -83,7 +83,7 @@ public:
 
 private:
     RunFolder folder_;
-    std::optional<LineFile> metrics_;
+    LineFile metrics_;
     std::optional<LineFile> samples_;
 };
 

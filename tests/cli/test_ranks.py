@@ -301,7 +301,7 @@ class Signals(RanksTest):
                 self.wait_for_lines(process, folder / "metrics.jsonl", 1)
                 for each in processes.values():
                     send(each, signal.SIGTERM)
-                time.sleep(generator.uniform(0, 0.1))
+                time.sleep(generator.uniform(0, 0.3))
             else:  # from before MPI has started to well into training
                 time.sleep(generator.uniform(0, 3))
             rank = generator.randrange(ranks)

@@ -47,7 +47,7 @@ expect() {
 for ((repeat = 0; repeat < repeats; ++repeat)); do
     for rank in 0 2; do
         expect throw $rank 2 "rank $rank: data/train.bin ends early"
-        expect pending $rank 3 "rank $rank: the loss is not finite"
+        expect pending $rank 3 "the loss is not finite"
         expect kill $rank any ""
         expect exit $rank any ""
     done
