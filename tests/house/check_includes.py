@@ -29,9 +29,9 @@ LAYERS = {
     "core/profile": ["core/config", "core/model", "core/plan", "kernels", "comm", *BASE],
     "core/sim": ["core/config", "core/plan", "core/profile", *BASE],
     "core/train": ["core/config", "core/model", "core/data", "core/plan", "core/profile", "kernels",
-                   "comm", *BASE],
+                   "comm", "comm/local", *BASE],
     "apps/dcp": ["core/train", "core/sim", "core/profile", "core/model", "core/data", "core/plan",
-                 "core/config", "kernels", "comm", *BASE],
+                 "core/config", "kernels", "comm", "comm/local", "comm/mpi", *BASE],
 }
 
 # Header pattern -> folders that may include it.
