@@ -149,7 +149,8 @@ std::vector<Key> data_and_batch_keys() {
         integer("batch.tokens", batch(&B::tokens), {1, kAnySize},
                 "tokens of an iteration; give this or batch.sequences"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
-                "most tokens that go through the model together; auto: data.max_tokens"),
+                "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
+                "several ranks; auto: data.max_tokens"),
     };
 }
 
