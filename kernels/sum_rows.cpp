@@ -6,11 +6,11 @@
 namespace dcp::kernels {
 
 void sum_rows(Queue& queue, const SumRows& args) {
-    constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
+    const auto stored = {DType::kFloat32, DType::kBFloat16};
     check(args.to.shape().num_dims() == 2, "sum_rows: to", "must have two dimensions");
-    check_tensor("sum_rows: to", args.to, args.to.shape(), kStored);
+    check_tensor("sum_rows: to", args.to, args.to.shape(), stored);
     for (const ConstTensor& from : args.from) {
-        check_tensor("sum_rows: from", from, args.to.shape(), kStored);
+        check_tensor("sum_rows: from", from, args.to.shape(), stored);
     }
     if (queue.device() != DeviceKind::kCpu) {
         throw_no_backend(queue, "sum_rows");
