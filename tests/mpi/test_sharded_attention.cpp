@@ -344,9 +344,12 @@ TEST_CASE("Traffic is that of the strategy", "[mpi]") {
                     return static_cast<double>(after[operation].sent_bytes -
                                                before[operation].sent_bytes);
                 };
-                // Heads that a rank works on: at least one of the key/value heads.
-                const double kv_share =
-                    std::max(static_cast<double>(kv_heads), static_cast<double>(degrees.u)) / 12;
+                // Key/value heads that a rank gets: its share, or more where groups of query heads
+                // are cut (then they are replicated).
+                const std::int64_t heads = 12 / degrees.u;
+                const std::int64_t received = heads / std::gcd(heads, 12 / kv_heads);
+                const double kv_share = static_cast<double>(received * degrees.u) / 12;
+                CHECK((kv_heads % degrees.u != 0 || received * degrees.u == kv_heads));
                 const double shard = M / p * (p - 1) / p;
                 const double all_to_all = 2 * (2 + 2 * kv_share) * shard;
                 const double kv_block = static_cast<double>(kv_heads) / 12 * 2 * M / p;
