@@ -23,7 +23,7 @@ void check_contiguous(std::string_view what, const ConstTensor& tensor);
 void check_workspace(std::string_view what, const ConstTensor& workspace, std::size_t needed_bytes);
 void check(bool holds, std::string_view what, std::string_view requirement);
 
-// For queues of a device whose backend is not part of this build.
-[[noreturn]] void throw_no_backend(const Queue& queue, std::string_view op);
+// Refuses a queue of a device whose backend is not part of this build (UnsupportedError).
+void check_backend(const Queue& queue, std::string_view op);
 
 }  // namespace dcp::kernels

@@ -29,9 +29,7 @@ void cross_entropy(Queue& queue, const CrossEntropy& args) {
         check_tensor("cross_entropy: weights_T", args.weights_T, {T}, kFloat);
         check_contiguous("cross_entropy: weights_T", args.weights_T);
     }
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "cross_entropy");
-    }
+    check_backend(queue, "cross_entropy");
     const OpTimer timer(queue, "cross_entropy");
     cpu::cross_entropy(queue, args);
 }

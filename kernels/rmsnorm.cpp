@@ -22,9 +22,7 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     check_tensor("rmsnorm_forward: inverse_rms_T", args.inverse_rms_T, {T}, kFloat);
     check_contiguous("rmsnorm_forward: weight_C", args.weight_C);
     check_contiguous("rmsnorm_forward: inverse_rms_T", args.inverse_rms_T);
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "rmsnorm_forward");
-    }
+    check_backend(queue, "rmsnorm_forward");
     const OpTimer timer(queue, "rmsnorm_forward");
     cpu::rmsnorm_forward(queue, args);
 }
@@ -44,9 +42,7 @@ void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
     check_contiguous("rmsnorm_backward: inverse_rms_T", args.inverse_rms_T);
     check_contiguous("rmsnorm_backward: d_weight_C", args.d_weight_C);
     check_workspace("rmsnorm_backward", args.workspace, rmsnorm_backward_workspace_bytes(T, C));
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "rmsnorm_backward");
-    }
+    check_backend(queue, "rmsnorm_backward");
     const OpTimer timer(queue, "rmsnorm_backward");
     cpu::rmsnorm_backward(queue, args);
 }

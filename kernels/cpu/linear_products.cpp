@@ -15,11 +15,6 @@ namespace {
 
 using dnnl::memory;
 
-const dnnl::engine& cpu_engine() {
-    static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    return engine;
-}
-
 const dnnl::stream& thread_stream() {
     thread_local const dnnl::stream stream(cpu_engine());
     return stream;
@@ -61,14 +56,6 @@ private:
 };
 
 }  // namespace
-
-OneThread::OneThread() : before_(omp_get_max_threads()) {
-    omp_set_num_threads(1);
-}
-
-OneThread::~OneThread() {
-    omp_set_num_threads(before_);
-}
 
 TileProduct::TileProduct(DType compute, std::int64_t inner, std::int64_t outer)
     : compute_(compute), inner_(inner), outer_(outer) {

@@ -16,22 +16,9 @@
 #include "core/base/dtype.hpp"
 #include "core/base/tensor.hpp"
 #include "kernels/cpu/linear_workspace.hpp"
+#include "kernels/cpu/onednn.hpp"
 
 namespace dcp::kernels::cpu {
-
-// While it lives, this thread's calls of oneDNN use no other thread.
-class OneThread {
-public:
-    OneThread();
-    ~OneThread();
-    OneThread(const OneThread&) = delete;
-    OneThread& operator=(const OneThread&) = delete;
-    OneThread(OneThread&&) = delete;
-    OneThread& operator=(OneThread&&) = delete;
-
-private:
-    int before_;
-};
 
 // y[rows, outer] = x[rows, inner] B[inner, outer] for up to kMaxRows rows, B packed once for many
 // calls. x and y are dense. Packed bytes are in the layout that the largest tile multiplies
