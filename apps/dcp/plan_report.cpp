@@ -1,6 +1,7 @@
 #include "apps/dcp/plan_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -118,8 +119,9 @@ std::string plan_picture(const PlanRecord& record) {
                                    std::string(static_cast<std::size_t>(kColumns), '.'));
     for (const plan::Step& step : record.plan.steps) {
         const double scale = end > 0 ? kColumns / end : 0;
-        const auto first = static_cast<std::size_t>(step.start_seconds * scale);
-        const auto last = static_cast<std::size_t>((step.start_seconds + step.seconds) * scale);
+        const auto first = static_cast<std::size_t>(std::lround(step.start_seconds * scale));
+        const auto last =
+            static_cast<std::size_t>(std::lround((step.start_seconds + step.seconds) * scale));
         for (const int rank : step.world_ranks) {
             std::string& line = lines[static_cast<std::size_t>(rank)];
             for (std::size_t column = first; column < std::min(last, line.size()); ++column) {

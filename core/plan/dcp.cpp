@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kKept = 6;  // drafts of each family that are improved
 constexpr std::int64_t kMovesASequence = 400;
-constexpr std::int64_t kLeastMoves = 20'000;
+constexpr std::int64_t kLeastMoves = 4'000;
 constexpr int kArrangements = 150;
 constexpr double kMeanShare = 0.5;
 
@@ -31,11 +31,14 @@ struct Family {
     std::span<const double> targets;
 };
 
-std::vector<Family> all_families() {
+std::vector<Family> all_families(bool all_nested) {
     Family spread{.habits = {}, .targets = kTargets};
     Family packed{.habits = {}, .targets = kTargets};
     Family arranged{.habits = {}, .targets = kArrangedTargets};
     for (const bool nested : {false, true}) {
+        if (nested && all_nested) {
+            break;  // they nest anyhow
+        }
         for (const double waste : {0.0, 0.4, 1.0}) {
             for (const double solo : {1.0, 0.6}) {
                 for (const double spare : {0.0, 0.03}) {
@@ -109,9 +112,12 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     offer(PackedPlanner().plan(problem));
     const MicroCosts costs(problem);
     const Constructor constructor(problem, costs);
+    const int node = problem.topology.ranks_per_node;
+    const bool all_nested = std::all_of(problem.degrees.begin(), problem.degrees.end(),
+                                        [node](int p) { return node % p == 0 || p % node == 0; });
     const auto sequences = static_cast<std::int64_t>(problem.sequences.size());
     const std::int64_t moves = std::max(kLeastMoves, kMovesASequence * sequences);
-    for (const Family& family : all_families()) {
+    for (const Family& family : all_families(all_nested)) {
         std::vector<Candidate> kept;
         for (const double target : family.targets) {
             for (const Habits& habits : family.habits) {

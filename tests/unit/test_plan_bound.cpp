@@ -44,6 +44,9 @@ TEST_CASE("no planner beats the bounds", "[unit][plan]") {
         const Problem problem = test::random_problem(seed, 16, 60);
         const double bound = lower_bounds(problem).best_seconds();
         for (const std::string& name : planner_names()) {
+            if (name == "dcp" && seed % 50 != 0) {
+                continue;  // it thinks for tens of milliseconds
+            }
             INFO("seed " << seed << ", planner " << name);
             const Plan plan = make_planner(name, {.seed = seed})->plan(problem);
             REQUIRE(bound <= plan.makespan_seconds * (1 + 1e-9));
