@@ -110,6 +110,8 @@ Plan DcpPlanner::plan(const Problem& problem) const {
         }
     };
     offer(PackedPlanner().plan(problem));
+    offer(InterPlanner().plan(problem));
+    offer(IntraPlanner().plan(problem));
     const MicroCosts costs(problem);
     const Constructor constructor(problem, costs);
     const int node = problem.topology.ranks_per_node;

@@ -81,7 +81,7 @@ TEST_CASE("dcp is never longer than another planner", "[unit][plan]") {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
         const Problem problem = test::random_problem(seed + 5000, 16, 40);
         const double own = plan_by("dcp", problem).makespan_seconds;
-        for (const char* other : {"bucket", "packed", "random"}) {
+        for (const char* other : {"dcp-inter", "dcp-intra", "bucket", "packed", "random"}) {
             CHECK(own <= plan_by(other, problem).makespan_seconds);
         }
     }

@@ -1,0 +1,312 @@
+// The paper's two planners, for a fixed global batch.
+//
+// As its text and released code describe them: every length class has one best (SP degree, batch
+// size), found by throughput per rank; degrees are powers of two; groups are made for the iteration
+// and fill the world, wide ones first; each group accumulates micro-batches of its own degree, as
+// many as make all groups finish together. Where the released code draws at random until the ranks
+// are used up and lets the number of samples float, here the batch is given, so the number of
+// groups of a degree follows its share of the work. `dcp-inter` recomputes every layer, `dcp-intra`
+// as few as memory allows, and chooses degree and batch size anew with that.
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "core/base/errors.hpp"
+#include "core/plan/gang.hpp"
+#include "core/plan/planners.hpp"
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr std::size_t kNumClasses = 64;  // up to 1, 2, 4, 8, ... tokens
+
+std::size_t class_of(std::int64_t tokens) {
+    return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(tokens - 1)));
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Shape {
+    int degree = 0;  // 0: nothing holds the class
+    std::size_t batch_size = 1;
+    double seconds = kNever;
+    double rank_seconds = kNever;  // a sequence
+};
+
+class PaperPlan {
+public:
+    PaperPlan(const Problem& problem, bool keeps_activations)
+        : problem_(problem), keeps_activations_(keeps_activations) {
+        for (const int degree : problem.degrees) {
+            if (std::has_single_bit(static_cast<unsigned>(degree))) {
+                degrees_.push_back(degree);
+            }
+        }
+        if (degrees_.empty()) {
+            degrees_ = problem.degrees;
+        }
+    }
+
+    // False where only a degree that the paper does not have holds some sequence. `pace`: longest
+    // micro-batch that is wanted, in equal shares of the batch; 0: no matter how long.
+    bool make_micro_batches(double pace) {
+        std::vector<std::vector<std::int32_t>> classes(kNumClasses);
+        for (std::size_t i = 0; i < problem_.sequences.size(); ++i) {
+            classes[class_of(problem_.sequences[i].tokens)].push_back(static_cast<std::int32_t>(i));
+        }
+        double rank_seconds = 0;
+        for (std::size_t c = 0; c < kNumClasses; ++c) {
+            if (!classes[c].empty()) {
+                const Shape alone = best_shape(class_tokens(c), 1, kNever);
+                longest_seconds_ = std::max(longest_seconds_, alone.seconds);
+                rank_seconds += alone.rank_seconds * static_cast<double>(classes[c].size());
+            }
+        }
+        share_seconds_ = rank_seconds / problem_.topology.ranks;
+        const double limit =
+            pace > 0 ? pace * share_seconds_ : std::max(longest_seconds_, share_seconds_);
+        batches_.clear();
+        for (std::size_t c = 0; c < kNumClasses; ++c) {
+            if (classes[c].empty()) {
+                continue;
+            }
+            const Shape shape = best_shape(class_tokens(c), classes[c].size(), limit);
+            if (shape.degree == 0) {
+                return false;
+            }
+            cut(classes[c], shape);
+        }
+        return true;
+    }
+
+    // The widest degree always has groups, and with it any run of the others.
+    Plan plan() const {
+        std::vector<int> degrees;
+        for (const auto& [degree, batches] : batches_) {
+            degrees.push_back(degree);
+        }
+        Plan best = with_degrees(degrees);
+        for (std::size_t first = 0; first + 1 < degrees.size(); ++first) {
+            for (std::size_t last = first; last + 1 < degrees.size(); ++last) {
+                std::vector<int> some(degrees.begin() + static_cast<std::ptrdiff_t>(first),
+                                      degrees.begin() + static_cast<std::ptrdiff_t>(last));
+                some.push_back(degrees.back());
+                Plan candidate = with_degrees(some);
+                if (candidate.makespan_seconds < best.makespan_seconds) {
+                    best = std::move(candidate);
+                }
+            }
+        }
+        return best;
+    }
+
+private:
+    using Batches = std::map<int, std::vector<std::vector<std::int32_t>>>;  // by degree
+
+    // The longest length that a class may have in this run.
+    std::int64_t class_tokens(std::size_t c) const {
+        return std::min(std::int64_t{1} << c, problem_.longest());
+    }
+
+    Plan with_degrees(const std::vector<int>& degrees) const {
+        Batches batches;
+        for (const auto& [degree, own] : batches_) {
+            auto& wider = batches[*std::lower_bound(degrees.begin(), degrees.end(), degree)];
+            wider.insert(wider.end(), own.begin(), own.end());
+        }
+        const std::map<int, int> counts = group_counts(batches);
+        std::vector<double> taken(static_cast<std::size_t>(problem_.topology.ranks), 0.0);
+        std::vector<Step> steps;
+        for (auto count = counts.rbegin(); count != counts.rend(); ++count) {
+            deal(count->first, batches[count->first], place(count->first, count->second, taken),
+                 steps);
+        }
+        return predicted(problem_, std::move(steps));
+    }
+
+    // The depth of a micro-batch; layers() + 1 where it does not fit.
+    int depth(const Load& load, int degree) const {
+        const int most = problem_.max_recompute_layers();
+        for (int layers = keeps_activations_ ? 0 : most; layers <= most; ++layers) {
+            if (fits(problem_, load, degree, layers)) {
+                return layers;
+            }
+        }
+        // Where checkpoints cost more than they save, keeping everything is what is left.
+        return fits(problem_, load, degree, 0) ? 0 : problem_.cost->layers() + 1;
+    }
+
+    // By rank-seconds a sequence, of those within `limit` seconds; the fastest where none is.
+    Shape best_shape(std::int64_t tokens, std::size_t count, double limit) const {
+        Shape best;
+        const Load one = load_of(tokens);
+        for (const int degree : degrees_) {
+            for (std::size_t size = 1; size <= std::bit_ceil(count); size *= 2) {
+                const Load load{one.tokens * static_cast<std::int64_t>(size),
+                                one.squared_tokens * static_cast<double>(size)};
+                const int layers = depth(load, degree);
+                if (layers > problem_.cost->layers()) {
+                    break;
+                }
+                const double seconds = cost_of(problem_, load, degree, layers).seconds();
+                const Shape shape{.degree = degree,
+                                  .batch_size = size,
+                                  .seconds = seconds,
+                                  .rank_seconds = degree * seconds / static_cast<double>(size)};
+                if (seconds > limit && (size > 1 || best.seconds <= limit)) {
+                    continue;
+                }
+                const bool is_first_within = seconds <= limit && best.seconds > limit;
+                const bool is_better = seconds > limit ? seconds < best.seconds
+                                                       : shape.rank_seconds < best.rank_seconds;
+                if (is_first_within || is_better) {
+                    best = shape;
+                }
+            }
+        }
+        return best;
+    }
+
+    void cut(const std::vector<std::int32_t>& sequences, const Shape& shape) {
+        for (std::size_t begin = 0; begin < sequences.size(); begin += shape.batch_size) {
+            const std::size_t end = std::min(begin + shape.batch_size, sequences.size());
+            batches_[shape.degree].emplace_back(
+                sequences.begin() + static_cast<std::ptrdiff_t>(begin),
+                sequences.begin() + static_cast<std::ptrdiff_t>(end));
+        }
+    }
+
+    double seconds(const std::vector<std::int32_t>& batch, int degree) const {
+        const Load load = load_of(problem_, batch);
+        return cost_of(problem_, load, degree, depth(load, degree)).seconds();
+    }
+
+    // Groups of every degree: one each, then one more wherever a group has most to do, while ranks
+    // last. A degree that has no room hands its micro-batches to the next wider one.
+    std::map<int, int> group_counts(Batches& batches) const {
+        int free = problem_.topology.ranks;
+        std::map<int, int> counts;
+        std::map<int, double> work;
+        for (auto own = batches.rbegin(); own != batches.rend(); ++own) {
+            if (own->first > free) {
+                auto& wider = batches[counts.begin()->first];
+                std::move(own->second.begin(), own->second.end(), std::back_inserter(wider));
+                own->second.clear();
+                continue;
+            }
+            counts[own->first] = 1;
+            free -= own->first;
+        }
+        for (const auto& [degree, count] : counts) {
+            for (const auto& batch : batches[degree]) {
+                work[degree] += seconds(batch, degree);
+            }
+        }
+        while (true) {
+            int busiest = 0;
+            double most = 0;
+            for (const auto& [degree, count] : counts) {
+                const bool is_useful =
+                    degree <= free && count < static_cast<int>(batches[degree].size());
+                if (is_useful && work[degree] / count > most) {
+                    most = work[degree] / count;
+                    busiest = degree;
+                }
+            }
+            if (busiest == 0) {
+                return counts;
+            }
+            ++counts[busiest];
+            free -= busiest;
+        }
+    }
+
+    // As many of `count` groups as find room: the node rule can leave gaps. The first always does,
+    // for groups are placed wide before narrow; where it does not, it shares ranks.
+    std::vector<std::vector<int>> place(int degree, int count, std::vector<double>& taken) const {
+        std::vector<std::vector<int>> groups;
+        while (static_cast<int>(groups.size()) < count) {
+            std::vector<int> group = place_group(problem_.topology, taken, degree, 0);
+            const bool is_free = std::all_of(group.begin(), group.end(), [&](int rank) {
+                return taken[static_cast<std::size_t>(rank)] == 0;
+            });
+            if (!is_free && !groups.empty()) {
+                break;
+            }
+            for (const int rank : group) {
+                taken[static_cast<std::size_t>(rank)] += 1;
+            }
+            groups.push_back(std::move(group));
+        }
+        return groups;
+    }
+
+    // Longest micro-batches first, each to the group of its degree that has least to do.
+    void deal(int degree,
+              std::vector<std::vector<std::int32_t>>& batches,
+              const std::vector<std::vector<int>>& groups,
+              std::vector<Step>& steps) const {
+        std::vector<std::pair<double, std::vector<std::int32_t>>> order;
+        for (auto& batch : batches) {
+            const double time = seconds(batch, degree);
+            order.emplace_back(-time, std::move(batch));
+        }
+        std::sort(order.begin(), order.end());
+        std::vector<double> busy(groups.size(), 0.0);
+        for (auto& [minus_time, batch] : order) {
+            const auto least = std::min_element(busy.begin(), busy.end());
+            *least -= minus_time;
+            const Load load = load_of(problem_, batch);
+            steps.push_back(
+                {.world_ranks =
+                     groups[static_cast<std::size_t>(std::distance(busy.begin(), least))],
+                 .sequences = std::move(batch),
+                 .strategy = preferred_strategy(degree, problem_.heads),
+                 .recompute_layers = depth(load, degree)});
+        }
+    }
+
+    const Problem& problem_;
+    bool keeps_activations_;
+    std::vector<int> degrees_;
+    Batches batches_;
+    double longest_seconds_ = 0;  // of one sequence at its best throughput
+    double share_seconds_ = 0;
+};
+
+Plan paper_plan(const Problem& problem, bool keeps_activations) {
+    check_problem(problem);
+    require_all_fit(problem);
+    PaperPlan plan(problem, keeps_activations);
+    if (!plan.make_micro_batches(0)) {
+        // A whole class must fit, so a class whose longest length does not needs what lies beyond
+        // the paper: one degree for all, as `packed` finds it.
+        return PackedPlanner().plan(problem);
+    }
+    Plan best = plan.plan();
+    // dcp-intra prefers micro-batches that last as long as the shortest time in which all of them
+    // can be done; where that lies is tried out.
+    for (double pace = 0.25; keeps_activations && pace < 10; pace *= 1.4) {
+        plan.make_micro_batches(pace);
+        Plan candidate = plan.plan();
+        if (candidate.makespan_seconds < best.makespan_seconds) {
+            best = std::move(candidate);
+        }
+    }
+    return best;
+}
+
+}  // namespace
+
+Plan InterPlanner::plan(const Problem& problem) const {
+    return paper_plan(problem, /*keeps_activations=*/false);
+}
+
+Plan IntraPlanner::plan(const Problem& problem) const {
+    return paper_plan(problem, /*keeps_activations=*/true);
+}
+
+}  // namespace dcp::plan
