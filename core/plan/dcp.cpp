@@ -14,9 +14,12 @@ namespace dcp::plan {
 
 namespace {
 
-constexpr std::size_t kKept = 6;  // drafts of each family that are improved
-constexpr std::int64_t kMovesASequence = 400;
-constexpr std::int64_t kLeastMoves = 4'000;
+constexpr std::size_t kKept = 6;       // drafts of each family that are improved a little
+constexpr std::size_t kFinalists = 4;  // of those, drafts that are improved much
+constexpr std::int64_t kMovesASequence = 100;
+constexpr std::int64_t kFinalMovesASequence = 1500;
+constexpr std::int64_t kLeastMoves = 2'000;
+constexpr std::int64_t kMostMoves = 1'500'000;  // of one draft
 constexpr int kArrangements = 150;
 constexpr double kMeanShare = 0.5;
 
@@ -79,21 +82,19 @@ double promise(const Draft& draft) {
 }
 
 struct Candidate {
-    double promise;
+    double rating;  // the less the better
     Draft draft;
 };
 
-// The most promising drafts, best first, no two alike.
-void keep(std::vector<Candidate>& kept, Draft draft) {
-    const double promised = promise(draft);
-    const auto place = std::find_if(kept.begin(), kept.end(), [&](const Candidate& other) {
-        return promised <= other.promise;
-    });
-    if (place != kept.end() && place->promise == promised) {
+// The best few, best first, no two alike.
+void keep(std::vector<Candidate>& kept, std::size_t most, double rating, Draft draft) {
+    const auto place = std::find_if(kept.begin(), kept.end(),
+                                    [&](const Candidate& other) { return rating <= other.rating; });
+    if (place != kept.end() && place->rating == rating) {
         return;
     }
-    kept.insert(place, {promised, std::move(draft)});
-    if (kept.size() > kKept) {
+    kept.insert(place, {rating, std::move(draft)});
+    if (kept.size() > most) {
         kept.pop_back();
     }
 }
@@ -118,18 +119,33 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     const bool all_nested = std::all_of(problem.degrees.begin(), problem.degrees.end(),
                                         [node](int p) { return node % p == 0 || p % node == 0; });
     const auto sequences = static_cast<std::int64_t>(problem.sequences.size());
-    const std::int64_t moves = std::max(kLeastMoves, kMovesASequence * sequences);
+    const auto moves = [&](std::int64_t a_sequence) {
+        return std::clamp(a_sequence * sequences, kLeastMoves, kMostMoves);
+    };
+    std::vector<Candidate> finalists;
+    std::uint64_t seed = 0;
     for (const Family& family : all_families(all_nested)) {
         std::vector<Candidate> kept;
         for (const double target : family.targets) {
             for (const Habits& habits : family.habits) {
-                keep(kept, constructor.construct((bound - once) * target, habits));
+                Draft draft = constructor.construct((bound - once) * target, habits);
+                const double rating = promise(draft);
+                keep(kept, kKept, rating, std::move(draft));
             }
         }
-        for (std::size_t i = 0; i < kept.size(); ++i) {
-            offer(predicted(problem, kept[i].draft.steps()));
-            offer(predicted(problem, improve(kept[i].draft, bound - once, moves, i).steps()));
+        for (Candidate& candidate : kept) {
+            offer(predicted(problem, candidate.draft.steps()));
+            Draft better =
+                improve(std::move(candidate.draft), bound - once, moves(kMovesASequence), ++seed);
+            const double rating = better.busiest();
+            keep(finalists, kFinalists, rating, std::move(better));
         }
+    }
+    for (Candidate& finalist : finalists) {
+        offer(predicted(problem, finalist.draft.steps()));
+        offer(predicted(problem, improve(std::move(finalist.draft), bound - once,
+                                         moves(kFinalMovesASequence), ++seed)
+                                     .steps()));
     }
     best.lower_bound_seconds = bound;
     return best;

@@ -210,7 +210,7 @@ private:
         return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)].tokens);
     }
 
-    static constexpr double kBinMoves = 0.15;
+    static constexpr double kBinMoves = 0.25;
     static constexpr std::size_t kNowhere = ~std::size_t{0};
 
     Draft draft_;
