@@ -47,6 +47,7 @@ struct Options {
     std::optional<int> ranks;
     std::optional<int> ranks_per_node;
     std::string planner = "dcp";
+    std::string effort = "background";
     std::vector<std::string> compare;
     std::string degrees;
     std::string recompute;
@@ -108,11 +109,13 @@ void check_file(const Options& options, const config::CostFile& cost) {
 PlanRecord planned(const plan::Problem& problem,
                    const std::string& planner,
                    std::int64_t batch,
-                   const BatchOptions& options,
+                   const Options& options,
                    double bound_seconds) {
     using Clock = std::chrono::steady_clock;
-    const std::unique_ptr<plan::Planner> maker =
-        plan::make_planner(planner, {.seed = options.seed});
+    const std::unique_ptr<plan::Planner> maker = plan::make_planner(
+        planner,
+        {.seed = options.batch.seed,
+         .effort = options.effort == "fast" ? plan::Effort::kFast : plan::Effort::kBackground});
     const Clock::time_point start = Clock::now();
     plan::Plan made = maker->plan(problem);
     const std::chrono::duration<double> spent = Clock::now() - start;
@@ -162,7 +165,7 @@ void run(const Options& options) {
         const double bound = plan::lower_bounds(problem).best_seconds();
         for (const std::string& planner : planners) {
             records.push_back(
-                planned(problem, planner, static_cast<std::int64_t>(batch), options.batch, bound));
+                planned(problem, planner, static_cast<std::int64_t>(batch), options, bound));
             const PlanRecord& record = records.back();
             lines += plan::to_json(problem, record.plan,
                                    {.planner = planner,
@@ -225,6 +228,12 @@ void add_plan_options(CLI::App& command, Options& options) {
         ->type_name("A,B,...")
         ->delimiter(',')
         ->excludes(planner);
+    command
+        .add_option("--effort", options.effort,
+                    "How long the planner dcp may search: fast or background\n"
+                    "(background)")
+        ->type_name("fast|background")
+        ->check(CLI::IsMember({"fast", "background"}));
     command
         .add_option("--degrees", options.degrees,
                     "Allowed SP degrees: any, pow2, or a list such as 1,2,4\n"

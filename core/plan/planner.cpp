@@ -14,7 +14,7 @@ std::vector<std::string> planner_names() {
 
 std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOptions& options) {
     if (name == "dcp") {
-        return std::make_unique<DcpPlanner>();
+        return std::make_unique<DcpPlanner>(options.effort);
     }
     if (name == "dcp-inter") {
         return std::make_unique<InterPlanner>();

@@ -23,8 +23,14 @@ public:
     virtual Plan plan(const Problem& problem) const = 0;
 };
 
+// How long a planner that searches may think, in tries and moves: what it finds is the same on
+// every machine. kFast is for a plan that somebody waits for, kBackground for one that is made
+// while the iteration before runs.
+enum class Effort : std::uint8_t { kFast, kBackground };
+
 struct PlannerOptions {
     std::uint64_t seed = 0;  // of planners that draw
+    Effort effort = Effort::kBackground;
 };
 
 // ConfigError for an unknown name lists the known ones.

@@ -42,8 +42,12 @@ public:
 // Ours: the shortest of many constructions after local search. Deterministic, with the lower bound.
 class DcpPlanner final : public Planner {
 public:
+    explicit DcpPlanner(Effort effort) : effort_(effort) {}
     std::string_view name() const override { return "dcp"; }
     Plan plan(const Problem& problem) const override;
+
+private:
+    Effort effort_;
 };
 
 // Any valid plan, drawn: groups of ranks near and far, all strategies, depths and orders. For tests

@@ -27,7 +27,8 @@ Problem text_like(std::uint64_t seed, int ranks, int sequences) {
     std::vector<std::int64_t> lengths;
     for (int i = 0; i < sequences; ++i) {
         const double u = dice.uniform();
-        lengths.push_back(static_cast<std::int64_t>(30 + 60 * std::pow(u, -0.7)));
+        lengths.push_back(
+            std::min<std::int64_t>(12'000, static_cast<std::int64_t>(30 + 60 * std::pow(u, -0.7))));
     }
     Problem problem = test::problem_of(lengths, ranks, 4);
     problem.memory_budget_bytes = 2'010'000;
@@ -93,6 +94,22 @@ TEST_CASE("dcp is close to the bound where there is room for it", "[unit][plan]"
         const Plan plan = plan_by("dcp", problem);
         CHECK(plan.makespan_seconds / plan.lower_bound_seconds < 1.03);
         CHECK(plan_by("dcp", problem) == plan);
+    }
+}
+
+TEST_CASE("dcp in a hurry: valid, and not far behind", "[unit][plan]") {
+    const auto fast = make_planner("dcp", {.effort = Effort::kFast});
+    double ratio = 0;
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        const Problem problem = text_like(seed, 8, 150);
+        const Plan plan = fast->plan(problem);
+        CHECK_NOTHROW(validate(problem, plan));
+        ratio += plan.makespan_seconds / plan_by("dcp", problem).makespan_seconds / 6;
+    }
+    CHECK(ratio < 1.02);
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        const Problem problem = test::random_problem(seed, 24, 40);
+        CHECK_NOTHROW(validate(problem, fast->plan(problem)));
     }
 }
 
