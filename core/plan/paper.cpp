@@ -9,6 +9,7 @@
 // as few as memory allows, and chooses degree and batch size anew with that.
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -38,20 +39,11 @@ struct Shape {
 
 class PaperPlan {
 public:
-    PaperPlan(const Problem& problem, bool keeps_activations)
-        : problem_(problem), keeps_activations_(keeps_activations) {
-        for (const int degree : problem.degrees) {
-            if (std::has_single_bit(static_cast<unsigned>(degree))) {
-                degrees_.push_back(degree);
-            }
-        }
-        if (degrees_.empty()) {
-            degrees_ = problem.degrees;
-        }
-    }
+    PaperPlan(const Problem& problem, bool keeps_activations, std::vector<int> degrees)
+        : problem_(problem), keeps_activations_(keeps_activations), degrees_(std::move(degrees)) {}
 
-    // False where only a degree that the paper does not have holds some sequence. `pace`: longest
-    // micro-batch that is wanted, in equal shares of the batch; 0: no matter how long.
+    // False where these degrees do not hold some class. `pace`: longest micro-batch that is wanted,
+    // in equal shares of the batch; 0: no matter how long.
     bool make_micro_batches(double pace) {
         std::vector<std::vector<std::int32_t>> classes(kNumClasses);
         for (std::size_t i = 0; i < problem_.sequences.size(); ++i) {
@@ -82,49 +74,20 @@ public:
         return true;
     }
 
-    // The widest degree always has groups, and with it any run of the others.
-    Plan plan() const {
-        std::vector<int> degrees;
-        for (const auto& [degree, batches] : batches_) {
-            degrees.push_back(degree);
-        }
-        Plan best = with_degrees(degrees);
-        for (std::size_t first = 0; first + 1 < degrees.size(); ++first) {
-            for (std::size_t last = first; last + 1 < degrees.size(); ++last) {
-                std::vector<int> some(degrees.begin() + static_cast<std::ptrdiff_t>(first),
-                                      degrees.begin() + static_cast<std::ptrdiff_t>(last));
-                some.push_back(degrees.back());
-                Plan candidate = with_degrees(some);
-                if (candidate.makespan_seconds < best.makespan_seconds) {
-                    best = std::move(candidate);
-                }
-            }
-        }
-        return best;
-    }
-
-private:
-    using Batches = std::map<int, std::vector<std::vector<std::int32_t>>>;  // by degree
-
-    // The longest length that a class may have in this run.
-    std::int64_t class_tokens(std::size_t c) const {
-        return std::min(std::int64_t{1} << c, problem_.longest());
-    }
-
-    Plan with_degrees(const std::vector<int>& degrees) const {
-        Batches batches;
-        for (const auto& [degree, own] : batches_) {
-            auto& wider = batches[*std::lower_bound(degrees.begin(), degrees.end(), degree)];
-            wider.insert(wider.end(), own.begin(), own.end());
-        }
-        const std::map<int, int> counts = group_counts(batches);
+    Plan plan() {
+        const std::map<int, int> counts = group_counts();
         std::vector<double> taken(static_cast<std::size_t>(problem_.topology.ranks), 0.0);
         std::vector<Step> steps;
         for (auto count = counts.rbegin(); count != counts.rend(); ++count) {
-            deal(count->first, batches[count->first], place(count->first, count->second, taken),
-                 steps);
+            deal(count->first, place(count->first, count->second, taken), steps);
         }
         return predicted(problem_, std::move(steps));
+    }
+
+private:
+    // The longest length that a class may have in this run.
+    std::int64_t class_tokens(std::size_t c) const {
+        return std::min(std::int64_t{1} << c, problem_.longest());
     }
 
     // The depth of a micro-batch; layers() + 1 where it does not fit.
@@ -186,13 +149,13 @@ private:
 
     // Groups of every degree: one each, then one more wherever a group has most to do, while ranks
     // last. A degree that has no room hands its micro-batches to the next wider one.
-    std::map<int, int> group_counts(Batches& batches) const {
+    std::map<int, int> group_counts() {
         int free = problem_.topology.ranks;
         std::map<int, int> counts;
         std::map<int, double> work;
-        for (auto own = batches.rbegin(); own != batches.rend(); ++own) {
+        for (auto own = batches_.rbegin(); own != batches_.rend(); ++own) {
             if (own->first > free) {
-                auto& wider = batches[counts.begin()->first];
+                auto& wider = batches_[counts.begin()->first];
                 std::move(own->second.begin(), own->second.end(), std::back_inserter(wider));
                 own->second.clear();
                 continue;
@@ -201,7 +164,7 @@ private:
             free -= own->first;
         }
         for (const auto& [degree, count] : counts) {
-            for (const auto& batch : batches[degree]) {
+            for (const auto& batch : batches_[degree]) {
                 work[degree] += seconds(batch, degree);
             }
         }
@@ -210,7 +173,7 @@ private:
             double most = 0;
             for (const auto& [degree, count] : counts) {
                 const bool is_useful =
-                    degree <= free && count < static_cast<int>(batches[degree].size());
+                    degree <= free && count < static_cast<int>(batches_[degree].size());
                 if (is_useful && work[degree] / count > most) {
                     most = work[degree] / count;
                     busiest = degree;
@@ -245,12 +208,9 @@ private:
     }
 
     // Longest micro-batches first, each to the group of its degree that has least to do.
-    void deal(int degree,
-              std::vector<std::vector<std::int32_t>>& batches,
-              const std::vector<std::vector<int>>& groups,
-              std::vector<Step>& steps) const {
+    void deal(int degree, const std::vector<std::vector<int>>& groups, std::vector<Step>& steps) {
         std::vector<std::pair<double, std::vector<std::int32_t>>> order;
-        for (auto& batch : batches) {
+        for (auto& batch : batches_[degree]) {
             const double time = seconds(batch, degree);
             order.emplace_back(-time, std::move(batch));
         }
@@ -272,28 +232,44 @@ private:
     const Problem& problem_;
     bool keeps_activations_;
     std::vector<int> degrees_;
-    Batches batches_;
+    std::map<int, std::vector<std::vector<std::int32_t>>> batches_;  // by degree
     double longest_seconds_ = 0;  // of one sequence at its best throughput
     double share_seconds_ = 0;
 };
 
+std::vector<int> paper_degrees(const Problem& problem) {
+    std::vector<int> degrees;
+    std::copy_if(problem.degrees.begin(), problem.degrees.end(), std::back_inserter(degrees),
+                 [](int degree) { return std::has_single_bit(static_cast<unsigned>(degree)); });
+    return degrees;
+}
+
 Plan paper_plan(const Problem& problem, bool keeps_activations) {
     check_problem(problem);
     require_all_fit(problem);
-    PaperPlan plan(problem, keeps_activations);
-    if (!plan.make_micro_batches(0)) {
-        // A whole class must fit, so a class whose longest length does not needs what lies beyond
-        // the paper: one degree for all, as `packed` finds it.
-        return PackedPlanner().plan(problem);
-    }
-    Plan best = plan.plan();
     // dcp-intra prefers micro-batches that last as long as the shortest time in which all of them
     // can be done; where that lies is tried out.
+    std::vector<double> paces{0};
     for (double pace = 0.25; keeps_activations && pace < 10; pace *= 1.4) {
-        plan.make_micro_batches(pace);
-        Plan candidate = plan.plan();
-        if (candidate.makespan_seconds < best.makespan_seconds) {
-            best = std::move(candidate);
+        paces.push_back(pace);
+    }
+    const std::vector<int> degrees = paper_degrees(problem);
+    // Where only a degree that the paper does not have holds a class: one degree for all.
+    Plan best = PackedPlanner().plan(problem);
+    bool is_first = true;
+    for (auto first = degrees.begin(); first != degrees.end(); ++first) {
+        for (auto last = first; last != degrees.end(); ++last) {
+            for (const double pace : paces) {
+                PaperPlan trial(problem, keeps_activations, {first, last + 1});
+                if (!trial.make_micro_batches(pace)) {
+                    continue;
+                }
+                Plan candidate = trial.plan();
+                if (is_first || candidate.makespan_seconds < best.makespan_seconds) {
+                    best = std::move(candidate);
+                    is_first = false;
+                }
+            }
         }
     }
     return best;
