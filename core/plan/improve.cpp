@@ -141,9 +141,7 @@ private:
         const std::size_t none = draft_.bins().size();
         const std::size_t moved = draw_single(from);
         const std::size_t back = random_.uniform() < 0.8 ? draw_single(to) : none;
-        if (from == to || moved == none ||
-            draft_.problem().topology.slowest({static_cast<int>(from)}) !=
-                draft_.problem().topology.slowest({static_cast<int>(to)})) {
+        if (from == to || moved == none || speed(from) != speed(to)) {
             return;
         }
         const double more =
@@ -204,6 +202,10 @@ private:
                 note(static_cast<std::size_t>(rank));
             }
         }
+    }
+
+    double speed(std::size_t rank) const {
+        return draft_.problem().topology.speed(static_cast<int>(rank));
     }
 
     Load load_of_sequence(std::int32_t sequence) const {
