@@ -1,7 +1,7 @@
 #include "kernels/cpu/attention_softmax.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 
 #include "kernels/cpu/hwy_targets.hpp"
@@ -29,6 +29,9 @@ constexpr Words kWords;
 constexpr Ints kInts;
 constexpr Halves kHalves;
 constexpr int kNumLanes = static_cast<int>(hn::MaxLanes(kFloats));
+constexpr std::ptrdiff_t offset_of(int vec) {
+    return std::ptrdiff_t{vec} * kNumLanes;
+}
 using FloatVec = hn::Vec<Floats>;
 using WordVec = hn::Vec<Words>;
 
@@ -73,14 +76,14 @@ HWY_INLINE void store_bf16(const FloatVec* x, BFloat16* to) {
         for (int v = 0; v < kVecs; v += 2) {
             const auto first = hn::BitCast(both, rounded_halves(x[v]));
             const auto second = hn::BitCast(both, rounded_halves(x[v + 1]));
-            hn::StoreU(hn::ConcatOdd(both, second, first), both, halves + v * kNumLanes);
+            hn::StoreU(hn::ConcatOdd(both, second, first), both, halves + offset_of(v));
         }
         return;
     }
 #endif
     for (int v = 0; v < kVecs; v++) {
         hn::StoreU(hn::TruncateTo(kHalves, hn::ShiftRight<16>(rounded_halves(x[v]))), kHalves,
-                   halves + v * kNumLanes);
+                   halves + offset_of(v));
     }
 }
 HWY_INLINE void store_pair(FloatVec lower, FloatVec upper, std::uint32_t* to) {
@@ -94,7 +97,7 @@ struct Place {
     int lane;
     int row;  // row length
 
-    int at() const { return key * row + lane; }
+    std::ptrdiff_t at() const { return std::ptrdiff_t{key} * row + lane; }
 };
 
 // Two rows of an operand, kVecs vectors each.
@@ -104,8 +107,8 @@ HWY_INLINE void store_rows(const BlockOperands<float>& to,
                            const FloatVec* first,
                            const FloatVec* second) {
     for (int v = 0; v < kVecs; v++) {
-        store(first[v], to.rows + place.at() + v * kNumLanes);
-        store(second[v], to.rows + place.at() + place.row + v * kNumLanes);
+        store(first[v], to.rows + place.at() + offset_of(v));
+        store(second[v], to.rows + place.at() + place.row + offset_of(v));
     }
 }
 template <int kVecs>
@@ -118,9 +121,9 @@ HWY_INLINE void store_rows(const BlockOperands<BFloat16>& to,
         store_bf16<kVecs>(second, to.rows + place.at() + place.row);
     }
     if (to.pairs != nullptr) {
-        std::uint32_t* pairs = to.pairs + place.key / 2 * place.row + place.lane;
+        std::uint32_t* pairs = to.pairs + std::ptrdiff_t{place.key / 2} * place.row + place.lane;
         for (int v = 0; v < kVecs; v++) {
-            store_pair(first[v], second[v], pairs + v * kNumLanes);
+            store_pair(first[v], second[v], pairs + offset_of(v));
         }
     }
 }
@@ -144,16 +147,16 @@ HWY_INLINE void column_maxima(const ScoreBlock& block,
         maxima[v] = nothing;
     }
     for (int key = 0; key < block.keys; key++) {
-        const float* row = scores + key * block.row + lane;
+        const float* row = scores + std::ptrdiff_t{key} * block.row + lane;
         if (!is_partial(block, key, lane)) {
             for (int v = 0; v < kVecs; v++) {
-                maxima[v] = hn::Max(maxima[v], load(row + v * kNumLanes));
+                maxima[v] = hn::Max(maxima[v], load(row + offset_of(v)));
             }
             continue;
         }
         for (int v = 0; v < kVecs; v++) {
             const auto mask = sees(block, key, lane + v * kNumLanes);
-            const auto score = hn::IfThenElse(mask, load(row + v * kNumLanes), nothing);
+            const auto score = hn::IfThenElse(mask, load(row + offset_of(v)), nothing);
             maxima[v] = hn::Max(maxima[v], score);
         }
     }
@@ -173,9 +176,9 @@ HWY_INLINE void probabilities(const ScoreBlock& block,
         return;
     }
     const auto scale = hn::Set(kFloats, block.log2_scale);
-    const float* row = scores + key * block.row + lane;
+    const float* row = scores + std::ptrdiff_t{key} * block.row + lane;
     for (int v = 0; v < kVecs; v++) {
-        p[v] = exp2(hn::MulSub(load(row + v * kNumLanes), scale, reference[v]));
+        p[v] = exp2(hn::MulSub(load(row + offset_of(v)), scale, reference[v]));
     }
     if (is_partial(block, key, lane)) {
         for (int v = 0; v < kVecs; v++) {
@@ -194,7 +197,7 @@ HWY_INLINE bool move_reference(const ScoreBlock& block,
     const auto scale = hn::Set(kFloats, block.log2_scale);
     bool moved = false;
     for (int v = 0; v < kVecs; v++) {
-        const int at = v * kNumLanes;
+        const std::ptrdiff_t at = offset_of(v);
         const auto top = hn::Mul(maxima[v], scale);
         if (is_first) {
             store(hn::Max(hn::Set(kFloats, kLowest), top), state.reference + at);
@@ -232,8 +235,8 @@ HWY_INLINE bool softmax_lanes(const ScoreBlock& block,
     FloatVec reference[kVecs];
     FloatVec sum[kVecs];
     for (int v = 0; v < kVecs; v++) {
-        reference[v] = load(state.reference + v * kNumLanes);
-        sum[v] = load(state.sum + v * kNumLanes);
+        reference[v] = load(state.reference + offset_of(v));
+        sum[v] = load(state.sum + offset_of(v));
     }
     for (int key = 0; key < block.padded_keys; key += 2) {
         FloatVec first[kVecs];
@@ -246,7 +249,7 @@ HWY_INLINE bool softmax_lanes(const ScoreBlock& block,
         store_rows<kVecs>(p, Place{key, lane, block.row}, first, second);
     }
     for (int v = 0; v < kVecs; v++) {
-        store(sum[v], state.sum + v * kNumLanes);
+        store(sum[v], state.sum + offset_of(v));
     }
     return moved;
 }
@@ -308,9 +311,9 @@ HWY_INLINE void score_gradients(const ScoreBlock& block,
         }
         return;
     }
-    const float* row = args.d_p + key * block.row + lane;
+    const float* row = args.d_p + std::ptrdiff_t{key} * block.row + lane;
     for (int v = 0; v < kVecs; v++) {
-        d_s[v] = hn::Mul(p[v], hn::Sub(load(row + v * kNumLanes), delta[v]));
+        d_s[v] = hn::Mul(p[v], hn::Sub(load(row + offset_of(v)), delta[v]));
     }
 }
 
@@ -323,8 +326,8 @@ HWY_INLINE void backward_lanes(const ScoreBlock& block,
     FloatVec lse2[kVecs];
     FloatVec delta[kVecs];
     for (int v = 0; v < kVecs; v++) {
-        lse2[v] = load(args.lse2 + lane + v * kNumLanes);
-        delta[v] = load(args.delta + lane + v * kNumLanes);
+        lse2[v] = load(args.lse2 + lane + offset_of(v));
+        delta[v] = load(args.delta + lane + offset_of(v));
     }
     for (int key = 0; key < block.padded_keys; key += 2) {
         FloatVec p_first[kVecs];
@@ -371,7 +374,7 @@ void backward_bf16(const ScoreBlock& block,
 void scale(float* x, int rows, int row, int lanes, const float* factor) {
     for (int i = 0; i < rows; i++) {
         for (int lane = 0; lane < lanes; lane += kNumLanes) {
-            float* at = x + i * row + lane;
+            float* at = x + std::ptrdiff_t{i} * row + lane;
             store(hn::Mul(load(at), load(factor + lane)), at);
         }
     }

@@ -9,7 +9,7 @@ namespace {
 
 // Costs are sorted by their three leading binary digits: chunks in one class differ by less than a
 // quarter, which is all that balance needs, and counting is linear in the number of chunks.
-constexpr std::size_t kNumClasses = 4 * 64;
+constexpr std::size_t kNumClasses = 256;
 
 std::size_t cost_class(std::int64_t cost) {
     const auto value = static_cast<std::uint64_t>(cost);
