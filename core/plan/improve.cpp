@@ -1,7 +1,6 @@
 #include "core/plan/improve.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/plan/fast_random.hpp"
@@ -21,10 +20,12 @@ public:
         // A move of a small sequence changes the excess by some thousandths of the makespan.
         const double hot = 4e-3 * target_;
         const double cold = 2e-5 * target_;
-        const double cooling = std::pow(cold / hot, 1.0 / static_cast<double>(moves));
-        double heat = hot;
-        for (std::int64_t move = 0; move < moves && !is_done_; ++move, heat *= cooling) {
-            const double allowance = -heat * std::log(1 - random_.uniform());
+        for (std::int64_t move = 0; move < moves && !is_done_; ++move) {
+            // Thresholds drawn evenly, falling with the third power: only exact arithmetic decides,
+            // so no mathematical library can lead the search elsewhere.
+            const double left = static_cast<double>(moves - move) / static_cast<double>(moves);
+            const double allowance =
+                2 * random_.uniform() * (cold + (hot - cold) * left * left * left);
             if (random_.uniform() < kBinMoves) {
                 try_bins(allowance);
             } else {
