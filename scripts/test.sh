@@ -54,6 +54,7 @@ tidy_one() {
 
 run_tidy() {
     export -f tidy_one
+    # shellcheck disable=SC2016  # $1 is for the inner shell
     our_sources 'apps/*.cpp' 'core/*.cpp' 'kernels/*.cpp' 'comm/*.cpp' |
         xargs --no-run-if-empty -P "$jobs" -I {} bash -c 'tidy_one "$1"' - {}
 }
