@@ -30,13 +30,7 @@ double seconds_since(Clock::time_point start) {
 std::vector<int> allowed_degrees(std::string text, int ranks) {
     std::erase_if(text,
                   [](char letter) { return letter == '[' || letter == ']' || letter == ' '; });
-    std::vector<int> degrees = parse_degrees(text, ranks, "planner.degrees");
-    if (degrees.empty()) {
-        throw ConfigError(fmt::format(
-            "planner.degrees is {}, but there {} {} rank{}: allow a degree of at most that", text,
-            ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s"));
-    }
-    return degrees;
+    return parse_degrees(text, ranks, "planner.degrees");
 }
 
 // Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
