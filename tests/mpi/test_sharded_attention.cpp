@@ -25,8 +25,12 @@ using test::Values;
 
 namespace {
 
+// The ranks that share a step: all of the world unless others are given.
 struct World {
-    std::unique_ptr<comm::Communicator> group = test::session().make_world();
+    explicit World(std::unique_ptr<comm::Communicator> ranks = test::session().make_world())
+        : group(std::move(ranks)) {}
+
+    std::unique_ptr<comm::Communicator> group;
     Queue queue = Queue::cpu(1);
     Arena arena{std::int64_t{1} << 30};
     int rank = group->group_rank();
@@ -279,6 +283,18 @@ TEST_CASE("Random packs", "[mpi]") {
         shape.causal = below(3) > 0;
         check_equal(world, lengths, shape, 1000 + round);
     }
+}
+
+TEST_CASE("A group that is a part of the world", "[mpi]") {
+    if (test::session().world_size() < 3 || test::session().world_rank() == 1) {
+        return;
+    }
+    std::vector<int> ranks = {0};
+    for (int rank = 2; rank < test::session().world_size(); ++rank) {
+        ranks.push_back(rank);
+    }
+    World world(test::session().group_factory().make_group(ranks, 0));
+    check_equal(world, {100, 3, 17}, {.heads = 4, .kv_heads = 2, .head_dim = 8}, 9);
 }
 
 TEST_CASE("A long sequence of odd length", "[mpi]") {
