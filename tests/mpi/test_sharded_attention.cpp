@@ -244,9 +244,9 @@ constexpr AttentionShape kTwelveHeads = {.heads = 12, .kv_heads = 12, .head_dim 
 TEST_CASE("Any split of a degree gives the attention of one rank", "[mpi]") {
     World world;
     const std::vector<Lengths> packs = {
-        {1},     {7},           {2, 1},        {3, 5}, {1, 1, 1, 1, 1}, {1, 1000}, {698},
-        {4, 12}, {31, 33, 257}, {64, 1, 2, 3}, {},     {5, 0, 6},
+        {1}, {7}, {2, 1}, {3, 5}, {1, 1, 1, 1, 1}, {4, 12}, {64, 1, 2, 3}, {}, {5, 0, 6},
     };
+    const std::vector<Lengths> long_packs = {{1, 1000}, {698}, {31, 33, 257}};
     for (const bool causal : {true, false}) {
         for (const std::int64_t kv_heads : {12, 6, 3}) {
             AttentionShape shape = kTwelveHeads;
@@ -255,6 +255,10 @@ TEST_CASE("Any split of a degree gives the attention of one rank", "[mpi]") {
             for (std::size_t i = 0; i < packs.size(); ++i) {
                 check_equal(world, packs[i], shape, 10 * i);
             }
+        }
+        for (std::size_t i = 0; i < long_packs.size(); ++i) {
+            const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 8, .causal = causal};
+            check_equal(world, long_packs[i], shape, 200 + 10 * i);
         }
     }
 }
