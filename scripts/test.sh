@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the tests. Without arguments: unit and house tests, a few minutes on two cores.
 # With --all, what continuous integration runs: formatting, clang-tidy, the unit tests under the
-# address and undefined-behaviour sanitizers, the command-line and long tests. The last summary is
+# address and undefined-behaviour sanitizers, the command-line, launch and long tests. The last summary is
 # that of the main test run.
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -67,6 +67,7 @@ run_sanitized_unit_tests() {
 need_packages "building and testing dcp" "${build_packages[@]}" "${test_packages[@]}"
 if [[ $all == yes ]]; then
     need_packages "formatting and lint" git "${lint_packages[@]}"
+    need_packages "tests over two hosts and under Slurm" "${launch_test_packages[@]}"
     stage "format (clang-format-14)" check_format
 fi
 step "build (build/cpu)"

@@ -55,11 +55,11 @@ std::string samples_to_json(const IterationReport& report) {
         .dump();
 }
 
-Console::Console(std::int64_t iterations, double peak_flops_per_second, bool speaks)
+Console::Console(std::int64_t iterations, double peak_flops_per_second, const World& world)
     : iterations_(iterations),
       peak_flops_per_second_(peak_flops_per_second),
-      speaks_(speaks),
-      is_terminal_(isatty(STDOUT_FILENO) == 1) {}
+      speaks_(world.is_first()),
+      is_terminal_(world.size() == 1 && isatty(STDOUT_FILENO) == 1) {}
 
 void Console::line(const std::string& text) const {
     if (!speaks_) {

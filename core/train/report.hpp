@@ -12,6 +12,7 @@
 #include "core/base/arena.hpp"
 #include "core/base/queue.hpp"
 #include "core/plan/plan.hpp"
+#include "core/train/world.hpp"
 
 namespace dcp::train {
 
@@ -60,8 +61,10 @@ std::string samples_to_json(const IterationReport& report);
 // again.
 class Console {
 public:
-    // `speaks`: on one rank of the world; the others stay silent.
-    Console(std::int64_t iterations, double peak_flops_per_second, bool speaks);
+    // The first rank of the world speaks, the others are silent. The bar is for one rank alone:
+    // mpirun makes every output look like a terminal, and bars would fill the files that it goes
+    // to.
+    Console(std::int64_t iterations, double peak_flops_per_second, const World& world);
     void iteration(const IterationReport& report);
     void line(const std::string& text) const;  // anything else; ends the bar first
 

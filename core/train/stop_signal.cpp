@@ -16,7 +16,7 @@ StopSignal::StopSignal() {
     received_signal = 0;
     struct sigaction action {};
     action.sa_handler = remember;
-    action.sa_flags = SA_RESETHAND | SA_RESTART;
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
     sigaction(SIGINT, &action, &earlier_interrupt_);
     sigaction(SIGTERM, &action, &earlier_terminate_);
 }
@@ -26,12 +26,8 @@ StopSignal::~StopSignal() {
     sigaction(SIGTERM, &earlier_terminate_, nullptr);
 }
 
-bool StopSignal::requested() const {
-    return received_signal != 0;
-}
-
-const char* StopSignal::name() const {
-    return received_signal == SIGINT ? "SIGINT" : "SIGTERM";
+int StopSignal::received() const {
+    return received_signal;
 }
 
 }  // namespace dcp::train
