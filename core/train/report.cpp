@@ -57,11 +57,14 @@ std::string samples_to_json(const IterationReport& report) {
         .dump();
 }
 
-Console::Console(std::int64_t iterations, double peak_flops_per_second, bool speaks)
+Console::Console(std::int64_t iterations,
+                 double peak_flops_per_second,
+                 bool speaks,
+                 bool is_launched)
     : iterations_(iterations),
       peak_flops_per_second_(peak_flops_per_second),
       speaks_(speaks),
-      is_terminal_(isatty(STDOUT_FILENO) == 1) {}
+      is_terminal_(!is_launched && isatty(STDOUT_FILENO) == 1) {}
 
 void Console::line(const std::string& text) const {
     if (!speaks_) {

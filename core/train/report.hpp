@@ -62,8 +62,9 @@ std::string samples_to_json(const IterationReport& report);
 // again.
 class Console {
 public:
-    // `speaks`: on one rank of the world; the others stay silent.
-    Console(std::int64_t iterations, double peak_flops_per_second, bool speaks);
+    // `speaks`: on one rank of the world; the others stay silent. `is_launched`: mpirun gives its
+    // ranks a terminal also where its own output is a file, so that no bar may be drawn.
+    Console(std::int64_t iterations, double peak_flops_per_second, bool speaks, bool is_launched);
     void iteration(const IterationReport& report);
     void line(const std::string& text) const;  // anything else; ends the bar first
 

@@ -94,7 +94,10 @@ public:
           trainer_(trainer),
           files_(files),
           peak_flops_per_second_(peak()),
-          console_(config.run.iterations, peak_flops_per_second_, trainer.world().is_first()) {}
+          console_(config.run.iterations,
+                   peak_flops_per_second_,
+                   trainer.world().is_first(),
+                   trainer.world().size() > 1) {}
 
     void train(bool profile_ops) {
         start();

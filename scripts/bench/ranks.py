@@ -21,8 +21,7 @@ from compare import CONFIG, MAX_TOKENS, MODELS, WARMUP_DCP, processor_seconds
 from dataset import random_documents, write_dataset
 from lengths import built_in_lengths, read_lengths, representative_batch
 
-DOMINATED = [8192, 301, 222, 158, 97, 64]
-EVEN = [4096, 4096]  # degree 1 balances them over two ranks as well as degree 2 does
+SHORT = [301, 222, 158, 97, 64]  # beside the long sequence of the dominated batch
 LAUNCHER = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 
 
@@ -144,7 +143,7 @@ def compare_batches(options, folder):
     model = MODELS[options.model]
     lengths = read_lengths(options.lengths) if options.lengths else built_in_lengths()
     batches = {"ordinary": representative_batch(lengths, MAX_TOKENS, options.batch_tokens),
-               "dominated": DOMINATED}
+               "dominated": [options.longest, *SHORT]}
     rows = []
     n = options.ranks
     for name, batch_lengths in batches.items():
@@ -183,12 +182,17 @@ def print_comparison(rows):
               f"{1e3 * median([p['plan_exposed_seconds'] for p in many.plans]):.1f} ms in the way")
 
 
+def even(options):
+    """Degree 1 balances them over two ranks as well as degree 2 does."""
+    return [options.longest // 2] * 2
+
+
 def compare_degrees(options, folder):
     """The same two sequences: one on each rank, or both on all ranks. Heads decide the strategy."""
     rows = []
     for strategy, heads in {"Ulysses": 8, "ring": 7}.items():
         model = {**MODELS[options.model], "heads": heads, "kv_heads": heads}
-        batch = Batch(options, folder / strategy, strategy, EVEN, model)
+        batch = Batch(options, folder / strategy, strategy, even(options), model)
         sides = [Side(f"degree {degree}",
                       lambda b=batch, d=degree: b.dcp(2, 1, [f"planner.degrees=[{d}]",
                                                              "planner.name=packed"]))
@@ -199,7 +203,8 @@ def compare_degrees(options, folder):
 
 
 def print_degrees(rows):
-    print(f"\nthe same {len(EVEN)} sequences of {EVEN[0]} tokens on two ranks, medians an iteration")
+    print(f"\nthe same sequences of {rows[0][0].lengths} tokens on two ranks, medians an iteration; "
+          "degree 1 -> 2")
     print(f"{'':12}{'ms wall':>20}{'overhead':>10}{'ms processor':>20}{'overhead':>10}"
           f"{'MiB sent':>10}{'ms exchanging':>15}")
     for batch, one, two in rows:
@@ -225,6 +230,8 @@ def parse_options():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--lengths", help="lengths file; default: built-in quantiles")
     parser.add_argument("--batch-tokens", type=int, default=16384, help="of the ordinary batch")
+    parser.add_argument("--longest", type=int, default=MAX_TOKENS,
+                        help="tokens of the long sequence of the dominated batch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=2, help="counted iterations a process")
     parser.add_argument("--compiled", action="store_true", help="also DDP with torch.compile")
