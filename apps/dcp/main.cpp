@@ -12,6 +12,7 @@
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/data_commands.hpp"
 #include "apps/dcp/manual_page.hpp"
+#include "apps/dcp/waiting_threads.hpp"
 #include "core/base/errors.hpp"
 
 namespace {
@@ -64,6 +65,7 @@ int run(int argc, char** argv) {
     dcp::add_train_command(app);
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
+    dcp::add_plan_command(app);
     dcp::add_data_commands(app);
     try {
         app.parse(argc, argv);
@@ -81,6 +83,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    dcp::let_waiting_threads_sleep(argv);
     try {
         return run(argc, argv);
     } catch (const dcp::Error& error) {

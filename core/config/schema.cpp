@@ -149,7 +149,8 @@ std::vector<Key> data_and_batch_keys() {
         integer("batch.tokens", batch(&B::tokens), {1, kAnySize},
                 "tokens of an iteration; give this or batch.sequences"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
-                "most tokens that go through the model together; auto: data.max_tokens"),
+                "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
+                "several ranks; auto: data.max_tokens"),
     };
 }
 
@@ -180,7 +181,8 @@ std::vector<Key> optimizer_keys() {
 
 std::vector<Key> planner_keys() {
     return {
-        word("planner.name", planner(&P::name), {"dcp", "bucket", "packed", "random"},
+        word("planner.name", planner(&P::name),
+             {"dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random"},
              "who decides which ranks run which sequences (docs/ranks.md)"),
         {"planner.degrees", "any, pow2 or a list of whole numbers from 1",
          "allowed sequence-parallel degrees, as far as there are ranks", false, read_degrees,

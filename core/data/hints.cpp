@@ -18,25 +18,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::int32_t first_word(std::span<const std::byte> bytes) {
     std::int32_t word = 0;
     std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof word));
     return word;
-}
-
-// Nothing but printable letters and line ends where it starts.
-bool looks_like_text(std::span<const std::byte> bytes) {
-    const auto sample = as_text(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
-    const auto is_control = [](char letter) {
-        const auto code = static_cast<unsigned char>(letter);
-        return (code < 32 && code != '\n' && code != '\r' && code != '\t' && code != '\f') ||
-               code == 127;
-    };
-    return std::none_of(sample.begin(), sample.end(), is_control);
 }
 
 }  // namespace
