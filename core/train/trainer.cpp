@@ -28,7 +28,11 @@ Trainer::Trainer(const config::Config& config, const World& world)
       arena_(machine_.budget_bytes),
       schedule_(config.schedule, config.optimizer.lr, config.run.iterations) {
     open_data();
-    make_model();
+    try {
+        make_model();
+    } catch (const MemoryBudgetError&) {  // its advice is for a run that has begun
+        fail_model_too_large();
+    }
     check_memory();
     make_plans();
 }
@@ -58,14 +62,18 @@ void Trainer::open_data() {
             validation_.push_back(split_->validation(index));
         }
     }
+    // "Do not split" is a very large data.max_tokens, which no micro-batch needs to hold.
+    constexpr std::int64_t kEnoughTokens = 8192;
+    const std::int64_t automatic =
+        std::min(data.max_tokens, std::max(longest_sequence(), kEnoughTokens));
     micro_batch_tokens_ =
-        config_.batch.micro_batch_tokens > 0 ? config_.batch.micro_batch_tokens : data.max_tokens;
+        config_.batch.micro_batch_tokens > 0 ? config_.batch.micro_batch_tokens : automatic;
     loader_ = std::make_unique<BatchLoader>(*table_);
 }
 
 void Trainer::make_model() {
-    model_ = std::make_unique<model::Transformer>(config_.model, machine_.compute,
-                                                  config_.data.max_tokens,
+    const std::int64_t longest = longest_sequence();
+    model_ = std::make_unique<model::Transformer>(config_.model, machine_.compute, longest,
                                                   model::Purpose::kTraining, queue_, arena_);
     if (config_.model.init_from.empty()) {
         model_->initialize(queue_, static_cast<std::uint64_t>(config_.run.seed));
@@ -75,7 +83,6 @@ void Trainer::make_model() {
     model_->prepare(queue_);
     optimizer_ =
         std::make_unique<Optimizer>(config_.optimizer, model_->layout(), world_, queue_, arena_);
-    const std::int64_t longest = longest_sequence();
     evaluator_ =
         std::make_unique<Evaluator>(*model_, validation_table_ ? *validation_table_ : *table_,
                                     std::max(micro_batch_tokens_, longest));
@@ -95,6 +102,14 @@ std::int64_t Trainer::longest_sequence() const {
         }
     }
     return longest;
+}
+
+void Trainer::fail_model_too_large() const {
+    throw ConfigError(fmt::format(
+        "memory.budget is too small for the model: {} parameters with their gradients and "
+        "optimizer states do not fit into {}. Raise memory.budget, or lower model.layers, "
+        "model.hidden, model.ffn or model.vocab",
+        format_count(model::count_parameters(config_.model)), format_bytes(arena_.budget_bytes())));
 }
 
 // A rare long sequence must not end a run after hours: the largest micro-batch that this data can

@@ -67,6 +67,7 @@ public:
 private:
     void open_data();
     void make_model();
+    [[noreturn]] void fail_model_too_large() const;
     void check_memory();
     void make_plans();
     std::int64_t longest_sequence() const;
