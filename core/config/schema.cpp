@@ -144,8 +144,10 @@ std::vector<Key> data_and_batch_keys() {
               "what to train on: PREFIX of PREFIX.bin and PREFIX.idx, or a llm.c shard; required"),
         texts("data.validation", data(&D::validation), "a dataset prefix or a list of them",
               "what to validate on"),
-        integer("data.validation_documents", data(&D::validation_documents), {0, kAnySize},
-                "instead of data.validation: hold out so many training documents"),
+        integer(
+            "data.validation_documents", data(&D::validation_documents), {0, kAnySize},
+            "instead of data.validation: hold out so many training documents, drawn from those of "
+            "two tokens or more"),
         integer("data.max_tokens", data(&D::max_tokens), {1, kMaxTokens},
                 "longest sequence; longer documents are split"),
         integer("batch.sequences", batch(&B::sequences), {1, kMaxBatchSequences},

@@ -76,7 +76,7 @@ TokenRange merge(TokenRange a, TokenRange b) {
 
 }  // namespace
 
-TokenStore::TokenStore(const std::string& path, std::int64_t vocab) {
+TokenStore::TokenStore(const std::string& path, std::int64_t vocab, std::string_view vocab_advice) {
     const bool ends_in_idx = path.ends_with(".idx");
     const bool ends_in_bin = path.ends_with(".bin");
     const std::string prefix = ends_in_idx || ends_in_bin ? path.substr(0, path.size() - 4) : path;
@@ -96,7 +96,7 @@ TokenStore::TokenStore(const std::string& path, std::int64_t vocab) {
                         path, prefix, prefix, missing_path_hint(prefix, true)));
     }
     if (vocab > 0) {
-        check_vocab(vocab);
+        check_vocab(vocab, vocab_advice);
     }
 }
 
@@ -271,7 +271,7 @@ TokenRange TokenStore::token_range() const {
     return range;
 }
 
-void TokenStore::check_vocab(std::int64_t vocab) const {
+void TokenStore::check_vocab(std::int64_t vocab, std::string_view advice) const {
     for (std::int64_t document = 0; document < num_documents(); ++document) {
         const TokenRange range = document_range(document);
         if (range.max < range.min || (range.min >= 0 && range.max < vocab)) {
@@ -285,13 +285,16 @@ void TokenStore::check_vocab(std::int64_t vocab) const {
                     const std::byte* start = bin_.bytes().data() + offset;
                     const std::int64_t at = find_outside<T>(start, run, 0, vocab - 1);
                     if (at < run) {
+                        const T token = reinterpret_cast<const T*>(start)[at];
                         throw DataError(fmt::format(
                             "{}: token {} at position {} of document {} is outside the vocabulary "
-                            "of "
-                            "{} (0 to {}); raise model.vocab, or make the dataset with the model's "
-                            "tokenizer",
-                            bin_.path(), reinterpret_cast<const T*>(start)[at], position + at,
-                            document, vocab, vocab - 1));
+                            "of {} (0 to {}); {}",
+                            bin_.path(), token, position + at, document, vocab, vocab - 1,
+                            std::cmp_less(token, 0)
+                                ? std::string_view("token ids are not negative: the dataset was "
+                                                   "made with a wrong "
+                                                   "element type, make it again")
+                                : advice));
                     }
                 });
                 position += run;

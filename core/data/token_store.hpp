@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/mapped_file.hpp"
@@ -31,12 +32,18 @@ struct TokenRange {
     std::int64_t max = -1;  // below min: there are no tokens
 };
 
+// What to do about a token outside the vocabulary depends on who asks; this is for training.
+inline constexpr std::string_view kVocabAdvice =
+    "raise model.vocab, or make the dataset with the model's tokenizer";
+
 class TokenStore {
 public:
-    // `path` is PREFIX, PREFIX.bin, PREFIX.idx or an llm.c shard. With a vocab above 0 every token
-    // of the dataset is read once and must be in [0, vocab). Throws DataError: file, what is wrong,
-    // what to do.
-    explicit TokenStore(const std::string& path, std::int64_t vocab = 0);
+    // `path` is PREFIX, PREFIX.bin, PREFIX.idx or an llm.c shard. With a vocab above 0 every
+    // token of the dataset is read once and must be in [0, vocab). Throws DataError: file, what is
+    // wrong, what to do.
+    explicit TokenStore(const std::string& path,
+                        std::int64_t vocab = 0,
+                        std::string_view vocab_advice = kVocabAdvice);
 
     const std::string& name() const { return name_; }  // the prefix, or the shard's file
     StoreKind kind() const { return kind_; }
@@ -59,7 +66,7 @@ public:
 private:
     void open_megatron(const std::string& prefix);
     void open_llmc(MappedFile file);
-    void check_vocab(std::int64_t vocab) const;
+    void check_vocab(std::int64_t vocab, std::string_view advice) const;
     TokenRange document_range(std::int64_t document) const;
     // Calls action(byte offset in the .bin, number of tokens) for every contiguous run of tokens
     // [first, first + count) of a document, in order.
