@@ -200,7 +200,9 @@ void run_inspect(const Options& options) {
     require_positive("--vocab", options.vocab);
     std::vector<data::TokenStore> stores;
     for (const std::string& path : options.datasets) {
-        stores.emplace_back(path, options.vocab.value_or(0));
+        stores.emplace_back(path, options.vocab.value_or(0),
+                            "give the --vocab of the tokenizer that made "
+                            "the dataset, or make it again");
         print_store(stores.back());
     }
     const bool is_split = options.max_tokens.has_value();
