@@ -12,6 +12,7 @@
 #include "tests/support/reference_model.hpp"
 #include <catch2/catch.hpp>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/base/copy.hpp"
@@ -350,4 +351,30 @@ TEST_CASE("a full disk is an error that names the file", "[unit][train]") {
     const std::string message = message_of([&] { full.append("x"); });
     CHECK(message.find("/dev/full") != std::string::npos);
     CHECK(message.find("No space left") != std::string::npos);
+}
+
+TEST_CASE("a line that does not fit is cut off again", "[unit][train]") {
+    const DatasetFolder folder;
+    const std::string path = folder / "lines";
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+    {
+        train::LineFile lines(path);
+        lines.append("whole");
+        const rlimit small{10, before.rlim_max};
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+        CHECK_THROWS_AS(lines.append("does not fit"), IoError);
+    }
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    std::signal(SIGXFSZ, handler);
+    CHECK(test::read_file(path) == "whole\n");
+}
+
+TEST_CASE("a run folder that cannot be one is a configuration error", "[unit][train]") {
+    const DatasetFolder folder;
+    test::write_file(folder / "file", "text");
+    CHECK_THROWS_AS(train::RunFolder(folder / "file"), ConfigError);
+    CHECK_THROWS_AS(train::RunFolder(folder / "file/below"), ConfigError);
+    CHECK_THROWS_AS(train::RunFolder("/proc/run"), ConfigError);
 }
