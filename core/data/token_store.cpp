@@ -19,8 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLlmcHeaderBytes = 1024;
-constexpr std::int32_t kLlmcMagic = 20240520;
-constexpr std::int32_t kLlmcLlamaMagic = 20240801;
 
 bool exists(const std::string& path) {
     std::error_code error;
@@ -215,6 +213,15 @@ std::int64_t TokenStore::document_tokens(std::int64_t document) const {
 std::int64_t TokenStore::num_bytes() const {
     const std::int64_t index_bytes = kind_ == StoreKind::kMegatron ? index_.num_bytes() : 0;
     return static_cast<std::int64_t>(bin_.bytes().size()) + index_bytes;
+}
+
+std::string TokenStore::warning() const {
+    const std::int64_t unused = kind_ == StoreKind::kMegatron ? index_.unused_bytes() : 0;
+    return unused == 0 ? ""
+                       : fmt::format(
+                             "{}: its index does not cover the last {} of {} bytes, which "
+                             "are not read; does the .idx belong to it?",
+                             bin_.path(), unused, bin_.bytes().size());
 }
 
 void TokenStore::read(std::int64_t document,

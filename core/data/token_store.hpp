@@ -32,6 +32,10 @@ struct TokenRange {
     std::int64_t max = -1;  // below min: there are no tokens
 };
 
+// First word of an llm.c shard.
+inline constexpr std::int32_t kLlmcMagic = 20240520;
+inline constexpr std::int32_t kLlmcLlamaMagic = 20240801;
+
 // What to do about a token outside the vocabulary depends on who asks; this is for training.
 inline constexpr std::string_view kVocabAdvice =
     "raise model.vocab, or make the dataset with the model's tokenizer";
@@ -56,6 +60,9 @@ public:
     std::int64_t num_tokens() const { return document_begin_.back(); }
     std::int64_t document_tokens(std::int64_t document) const;
     std::int64_t num_bytes() const;  // of its files
+
+    // What is odd about the files but does not make them wrong; empty: nothing.
+    std::string warning() const;
 
     // Copies tokens [first, first + out.size()) of a document. A value that int32 cannot hold
     // (possible only without a vocab) is a DataError.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <span>
 
@@ -37,6 +39,14 @@ Trainer::Trainer(const config::Config& config, const World& world)
     make_plans();
 }
 
+void Trainer::warn_of(const data::SequenceTable& table) const {
+    for (const data::TokenStore& store : table.stores()) {
+        if (const std::string warning = store.warning(); world_.is_first() && !warning.empty()) {
+            fmt::print(stderr, "dcp: warning: {}\n", warning);
+        }
+    }
+}
+
 Trainer::Trainer(const config::Config& config) : Trainer(config, std::make_unique<LocalWorld>()) {}
 
 Trainer::Trainer(const config::Config& config, std::unique_ptr<LocalWorld> local)
@@ -48,6 +58,7 @@ void Trainer::open_data() {
     const config::DataConfig& data = config_.data;
     table_ = std::make_unique<data::SequenceTable>(
         data::SequenceTable::open(data.train, data.max_tokens, config_.model.vocab));
+    warn_of(*table_);
     split_ = std::make_unique<data::Split>(*table_, data.validation_documents);
     sampler_ = std::make_unique<data::Sampler>(
         *table_, *split_, static_cast<std::uint64_t>(config_.run.seed),
@@ -55,6 +66,7 @@ void Trainer::open_data() {
     if (!data.validation.empty()) {
         validation_table_ = std::make_unique<data::SequenceTable>(
             data::SequenceTable::open(data.validation, data.max_tokens, config_.model.vocab));
+        warn_of(*validation_table_);
         validation_.resize(static_cast<std::size_t>(validation_table_->num_sequences()));
         std::iota(validation_.begin(), validation_.end(), 0);
     } else {
@@ -194,7 +206,8 @@ double Trainer::validate() {
     const LossTotal total = evaluator_->run(queue_, arena_, share);
     std::array<double, 2> sums{total.loss_sum, static_cast<double>(total.tokens)};
     comm::all_reduce_values(queue_, *world_.all, sums, comm::ReduceOp::kSum);
-    return sums[0] / sums[1];
+    const double mean = sums[0] / sums[1];
+    return std::isnan(mean) ? std::fabs(mean) : mean;  // its sign would be printed
 }
 
 double Trainer::frequency_loss() const {

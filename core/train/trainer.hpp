@@ -66,6 +66,7 @@ public:
 
 private:
     void open_data();
+    void warn_of(const data::SequenceTable& table) const;
     void make_model();
     [[noreturn]] void fail_model_too_large() const;
     void check_memory();
