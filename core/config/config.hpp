@@ -51,7 +51,7 @@ struct DataConfig {
 struct BatchConfig {
     std::int64_t sequences = 0;  // exactly one of the two is positive
     std::int64_t tokens = 0;
-    std::int64_t micro_batch_tokens = kAutomatic;  // auto: data.max_tokens
+    std::int64_t micro_batch_tokens = kAutomatic;  // auto: data.max_tokens or less
 };
 
 struct OptimizerConfig {

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "core/data/token_store.hpp"
 
 namespace dcp::data {
 
@@ -22,6 +25,23 @@ std::int32_t first_word(std::span<const std::byte> bytes) {
     std::int32_t word = 0;
     std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof word));
     return word;
+}
+
+// Whether PREFIX or PREFIX.bin can be given for a dataset: an index has its .bin, and a .bin
+// without one is an llm.c shard.
+bool is_dataset(const std::string& prefix) {
+    std::error_code error;
+    const std::string bin = prefix + ".bin";
+    if (!fs::is_regular_file(bin, error)) {
+        return false;
+    }
+    if (fs::exists(prefix + ".idx", error)) {
+        return true;
+    }
+    std::ifstream file(bin, std::ios::binary);
+    std::int32_t magic = 0;
+    file.read(reinterpret_cast<char*>(&magic), sizeof magic);
+    return file && (magic == kLlmcMagic || magic == kLlmcLlamaMagic);
 }
 
 }  // namespace
@@ -81,7 +101,7 @@ std::string missing_path_hint(const std::string& path, bool datasets) {
         const fs::path name = entry->path().filename();
         if (!datasets) {
             names.push_back(name.string());
-        } else if (name.extension() == ".idx" || name.extension() == ".bin") {
+        } else if (name.extension() == ".bin" && is_dataset((folder / name.stem()).string())) {
             names.push_back(name.stem().string());
         }
     }

@@ -45,6 +45,11 @@ bool is_finite(Queue& queue, Arena& arena, ConstTensor values) {
     return std::isfinite(read_float64(queue, out));
 }
 
+// A not-a-number has a sign, which means nothing to a reader.
+double without_sign_of_nan(double value) {
+    return std::isnan(value) ? std::fabs(value) : value;
+}
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -254,7 +259,8 @@ void Trainer::require_finite(const GlobalBatch& batch,
         "iteration {}: the loss is {}, the gradient norm {}; {}; sequences {}. Nothing was updated "
         "with it. Lower "
         "optimizer.lr, or look at these sequences and at model.init_from",
-        report.iteration, report.loss, report.grad_norm, tensor, list_sequences(sequences)));
+        report.iteration, without_sign_of_nan(report.loss), without_sign_of_nan(report.grad_norm),
+        tensor, list_sequences(sequences)));
 }
 
 }  // namespace dcp::train

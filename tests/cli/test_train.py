@@ -151,6 +151,7 @@ class Lifecycle(CommandLineTest):
             output, errors = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 0, errors)
         self.assertIn("SIGTERM", output)
+        self.assertIn("SIGTERM: ending after this iteration", errors)
         lines = read_json_lines(metrics)
         self.assertEqual([line["iteration"] for line in lines], list(range(1, len(lines) + 1)))
         self.succeed("eval", "--weights", folder / "weights", "--dataset", self.dataset)
