@@ -7,17 +7,9 @@ namespace dcp::kernels {
 
 namespace {
 
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-
 // Before the shape is read as [T, columns].
 void check_two_dims(std::string_view what, const ConstTensor& tensor) {
     check(tensor.shape().num_dims() == 2, what, "must have two dimensions");
-}
-
-void check_device(const Queue& queue, std::string_view op) {
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, op);
-    }
 }
 
 }  // namespace
@@ -28,7 +20,7 @@ void swiglu_forward(Queue& queue, const SwiGluForward& args) {
     const std::int64_t F = args.y_TF.dim(1);
     check_tensor("swiglu_forward: gate_up_TF", args.gate_up_TF, {T, 2 * F}, kStored);
     check_tensor("swiglu_forward: y_TF", args.y_TF, {T, F}, kStored);
-    check_device(queue, "swiglu_forward");
+    check_backend(queue, "swiglu_forward");
     const OpTimer timer(queue, "swiglu_forward");
     cpu::swiglu_forward(queue, args);
 }
@@ -40,7 +32,7 @@ void swiglu_backward(Queue& queue, const SwiGluBackward& args) {
     check_tensor("swiglu_backward: d_y_TF", args.d_y_TF, {T, F}, kStored);
     check_tensor("swiglu_backward: gate_up_TF", args.gate_up_TF, {T, 2 * F}, kStored);
     check_tensor("swiglu_backward: d_gate_up_TF", args.d_gate_up_TF, {T, 2 * F}, kStored);
-    check_device(queue, "swiglu_backward");
+    check_backend(queue, "swiglu_backward");
     const OpTimer timer(queue, "swiglu_backward");
     cpu::swiglu_backward(queue, args);
 }
@@ -49,7 +41,7 @@ void gelu_forward(Queue& queue, const GeluForward& args) {
     check_two_dims("gelu_forward: x_TF", args.x_TF);
     check_tensor("gelu_forward: x_TF", args.x_TF, args.x_TF.shape(), kStored);
     check_tensor("gelu_forward: y_TF", args.y_TF, args.x_TF.shape(), kStored);
-    check_device(queue, "gelu_forward");
+    check_backend(queue, "gelu_forward");
     const OpTimer timer(queue, "gelu_forward");
     cpu::gelu_forward(queue, args);
 }
@@ -59,7 +51,7 @@ void gelu_backward(Queue& queue, const GeluBackward& args) {
     check_tensor("gelu_backward: d_y_TF", args.d_y_TF, args.x_TF.shape(), kStored);
     check_tensor("gelu_backward: x_TF", args.x_TF, args.x_TF.shape(), kStored);
     check_tensor("gelu_backward: d_x_TF", args.d_x_TF, args.x_TF.shape(), kStored);
-    check_device(queue, "gelu_backward");
+    check_backend(queue, "gelu_backward");
     const OpTimer timer(queue, "gelu_backward");
     cpu::gelu_backward(queue, args);
 }
@@ -69,7 +61,7 @@ void add(Queue& queue, const Add& args) {
     check_tensor("add: a_TC", args.a_TC, args.y_TC.shape(), kStored);
     check_tensor("add: b_TC", args.b_TC, args.y_TC.shape(), kStored);
     check_tensor("add: y_TC", args.y_TC, args.y_TC.shape(), kStored);
-    check_device(queue, "add");
+    check_backend(queue, "add");
     const OpTimer timer(queue, "add");
     cpu::add(queue, args);
 }

@@ -62,17 +62,11 @@ AttentionSizes check_inputs(const std::string& what,
     return sizes;
 }
 
-void require_cpu(const Queue& queue, std::string_view op) {
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, op);
-    }
-}
-
 }  // namespace
 
 void attention_forward(Queue& queue, const AttentionForward& args) {
     const std::string what = "attention_forward";
-    require_cpu(queue, what);
+    check_backend(queue, what);
     const AttentionSizes sizes =
         check_inputs(what, args.q_THD, args.k_TGD, args.v_TGD, args.spans, args.scale);
     check_tensor(what + ": o_THD", args.o_THD, args.q_THD.shape(), {sizes.dtype});
@@ -86,7 +80,7 @@ void attention_forward(Queue& queue, const AttentionForward& args) {
 
 void attention_backward(Queue& queue, const AttentionBackward& args) {
     const std::string what = "attention_backward";
-    require_cpu(queue, what);
+    check_backend(queue, what);
     const AttentionSizes sizes =
         check_inputs(what, args.q_THD, args.k_TGD, args.v_TGD, args.spans, args.scale);
     const Shape& q_shape = args.q_THD.shape();
@@ -106,17 +100,17 @@ void attention_backward(Queue& queue, const AttentionBackward& args) {
 }
 
 std::size_t attention_forward_workspace_bytes(const Queue& queue, const AttentionSizes& sizes) {
-    require_cpu(queue, "attention_forward_workspace_bytes");
+    check_backend(queue, "attention_forward_workspace_bytes");
     return cpu::attention_forward_workspace_bytes(queue, sizes);
 }
 
 std::size_t attention_backward_workspace_bytes(const Queue& queue, const AttentionSizes& sizes) {
-    require_cpu(queue, "attention_backward_workspace_bytes");
+    check_backend(queue, "attention_backward_workspace_bytes");
     return cpu::attention_backward_workspace_bytes(queue, sizes);
 }
 
 void attention_prepare(Queue& queue, const AttentionSizes& sizes) {
-    require_cpu(queue, "attention_prepare");
+    check_backend(queue, "attention_prepare");
     cpu::attention_prepare(sizes);
 }
 

@@ -18,9 +18,7 @@ void attention_merge(Queue& queue, const AttentionMerge& args) {
                   span.q_count <= shape[0] - span.q_begin,
               "attention_merge: spans", "must lie inside the rows of o_THD");
     }
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "attention_merge");
-    }
+    check_backend(queue, "attention_merge");
     const OpTimer timer(queue, "attention_merge");
     cpu::attention_merge(queue, args);
 }

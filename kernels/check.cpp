@@ -58,8 +58,11 @@ void check_workspace(std::string_view what,
     }
 }
 
-void throw_no_backend(const Queue& /*queue*/, std::string_view op) {
-    throw UnsupportedError(fmt::format("{}: this build has no CUDA backend; use device: cpu", op));
+void check_backend(const Queue& queue, std::string_view op) {
+    if (queue.device() != DeviceKind::kCpu) {
+        throw UnsupportedError(
+            fmt::format("{}: this build has no CUDA backend; use device: cpu", op));
+    }
 }
 
 }  // namespace dcp::kernels

@@ -5,10 +5,16 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "core/base/dtype.hpp"
 #include "core/base/queue.hpp"
 #include "core/base/tensor.hpp"
 
 namespace dcp::kernels {
+
+// Element types that arguments may have: activations as stored, statistics and losses, indices.
+inline constexpr std::initializer_list<DType> kStored{DType::kFloat32, DType::kBFloat16};
+inline constexpr std::initializer_list<DType> kFloat{DType::kFloat32};
+inline constexpr std::initializer_list<DType> kInteger{DType::kInt32};
 
 // `what` is "rmsnorm_forward: y_TC". The tensor must exist, unless its shape has no elements.
 void check_tensor(std::string_view what,
@@ -23,7 +29,7 @@ void check_contiguous(std::string_view what, const ConstTensor& tensor);
 void check_workspace(std::string_view what, const ConstTensor& workspace, std::size_t needed_bytes);
 void check(bool holds, std::string_view what, std::string_view requirement);
 
-// For queues of a device whose backend is not part of this build.
-[[noreturn]] void throw_no_backend(const Queue& queue, std::string_view op);
+// Refuses a queue of a device whose backend is not part of this build (UnsupportedError).
+void check_backend(const Queue& queue, std::string_view op);
 
 }  // namespace dcp::kernels

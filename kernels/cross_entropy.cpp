@@ -5,14 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-constexpr auto kInteger = {DType::kInt32};
-
-}  // namespace
-
 void cross_entropy(Queue& queue, const CrossEntropy& args) {
     check(args.logits_TV.shape().num_dims() == 2, "cross_entropy: logits_TV",
           "must have two dimensions");
@@ -29,9 +21,7 @@ void cross_entropy(Queue& queue, const CrossEntropy& args) {
         check_tensor("cross_entropy: weights_T", args.weights_T, {T}, kFloat);
         check_contiguous("cross_entropy: weights_T", args.weights_T);
     }
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "cross_entropy");
-    }
+    check_backend(queue, "cross_entropy");
     const OpTimer timer(queue, "cross_entropy");
     cpu::cross_entropy(queue, args);
 }

@@ -5,14 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-constexpr auto kInteger = {DType::kInt32};
-
-}  // namespace
-
 void embedding_forward(Queue& queue, const EmbeddingForward& args) {
     check(args.x_TC.shape().num_dims() == 2, "embedding_forward: x_TC", "must have two dimensions");
     check(args.table_VC.shape().num_dims() == 2, "embedding_forward: table_VC",
@@ -23,9 +15,7 @@ void embedding_forward(Queue& queue, const EmbeddingForward& args) {
     check_contiguous("embedding_forward: tokens_T", args.tokens_T);
     check_tensor("embedding_forward: table_VC", args.table_VC, {args.table_VC.dim(0), C}, kFloat);
     check_tensor("embedding_forward: x_TC", args.x_TC, {T, C}, kStored);
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "embedding_forward");
-    }
+    check_backend(queue, "embedding_forward");
     const OpTimer timer(queue, "embedding_forward");
     cpu::embedding_forward(queue, args);
 }
@@ -42,9 +32,7 @@ void embedding_backward(Queue& queue, const EmbeddingBackward& args) {
     check_contiguous("embedding_backward: tokens_T", args.tokens_T);
     check_tensor("embedding_backward: d_x_TC", args.d_x_TC, {T, C}, kStored);
     check_tensor("embedding_backward: d_table_VC", args.d_table_VC, {V, C}, kFloat);
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "embedding_backward");
-    }
+    check_backend(queue, "embedding_backward");
     const OpTimer timer(queue, "embedding_backward");
     cpu::embedding_backward(queue, args);
 }

@@ -7,9 +7,6 @@ namespace dcp::kernels {
 
 namespace {
 
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-
 void check_vector(std::string_view what, const ConstTensor& tensor, std::int64_t elems) {
     check_tensor(what, tensor, {elems}, kFloat);
     check_contiguous(what, tensor);
@@ -27,9 +24,7 @@ void layernorm_forward(Queue& queue, const LayerNormForward& args) {
     check_tensor("layernorm_forward: y_TC", args.y_TC, {T, C}, kStored);
     check_vector("layernorm_forward: mean_T", args.mean_T, T);
     check_vector("layernorm_forward: inverse_std_T", args.inverse_std_T, T);
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "layernorm_forward");
-    }
+    check_backend(queue, "layernorm_forward");
     const OpTimer timer(queue, "layernorm_forward");
     cpu::layernorm_forward(queue, args);
 }
@@ -49,9 +44,7 @@ void layernorm_backward(Queue& queue, const LayerNormBackward& args) {
     check_vector("layernorm_backward: d_weight_C", args.d_weight_C, C);
     check_vector("layernorm_backward: d_bias_C", args.d_bias_C, C);
     check_workspace("layernorm_backward", args.workspace, layernorm_backward_workspace_bytes(T, C));
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "layernorm_backward");
-    }
+    check_backend(queue, "layernorm_backward");
     const OpTimer timer(queue, "layernorm_backward");
     cpu::layernorm_backward(queue, args);
 }

@@ -17,16 +17,10 @@ namespace dcp::kernels {
 
 namespace {
 
-void require_cpu(const Queue& queue, std::string_view op) {
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, op);
-    }
-}
-
 // Type and sizes of a weight, before anything is made for them.
 void check_product(
     const Queue& queue, std::string_view op, DType dtype, std::int64_t N, std::int64_t K) {
-    require_cpu(queue, op);
+    check_backend(queue, op);
     check(N > 0 && K > 0, op, fmt::format("needs a weight with elements, not [{}, {}]", N, K));
     check(dtype == DType::kFloat32 || dtype == DType::kBFloat16, op,
           fmt::format("multiplies fp32 or bf16, not {}", name(dtype)));
@@ -95,7 +89,7 @@ void check_linear_input(
 }
 
 bool supports_dtype(const Queue& queue, DType dtype) {
-    require_cpu(queue, "supports_dtype");
+    check_backend(queue, "supports_dtype");
     return cpu::supports_dtype(dtype);
 }
 

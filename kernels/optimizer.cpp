@@ -7,18 +7,11 @@ namespace dcp::kernels {
 
 namespace {
 
-constexpr auto kFloat = {DType::kFloat32};
 constexpr auto kBytes = {DType::kUInt8};
 
 void check_flat(std::string_view what, const ConstTensor& tensor, const Shape& shape) {
     check_tensor(what, tensor, shape, kFloat);
     check_contiguous(what, tensor);
-}
-
-void check_device(const Queue& queue, std::string_view op) {
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, op);
-    }
 }
 
 }  // namespace
@@ -30,7 +23,7 @@ void adamw(Queue& queue, const AdamW& args) {
     check_flat("adamw: first_moments", args.first_moments, shape);
     check_flat("adamw: second_moments", args.second_moments, shape);
     check(args.step >= 1, "adamw: step", "counts from 1");
-    check_device(queue, "adamw");
+    check_backend(queue, "adamw");
     const OpTimer timer(queue, "adamw");
     cpu::adamw(queue, args);
 }
@@ -39,7 +32,7 @@ void sum_of_squares(Queue& queue, ConstTensor x, Tensor out, Tensor workspace) {
     check_flat("sum_of_squares: x", x, x.shape());
     check_tensor("sum_of_squares: out", out, {8}, kBytes);
     check_workspace("sum_of_squares", workspace, sum_workspace_bytes(x.num_elems()));
-    check_device(queue, "sum_of_squares");
+    check_backend(queue, "sum_of_squares");
     const OpTimer timer(queue, "sum_of_squares");
     cpu::sum_of_squares(queue, x, out, workspace);
 }
@@ -51,7 +44,7 @@ void weighted_sum(Queue& queue, ConstTensor x, ConstTensor weights, Tensor out, 
     }
     check_tensor("weighted_sum: out", out, {8}, kBytes);
     check_workspace("weighted_sum", workspace, sum_workspace_bytes(x.num_elems()));
-    check_device(queue, "weighted_sum");
+    check_backend(queue, "weighted_sum");
     const OpTimer timer(queue, "weighted_sum");
     cpu::weighted_sum(queue, x, weights, out, workspace);
 }
@@ -63,7 +56,7 @@ std::size_t sum_workspace_bytes(std::int64_t num_elems) {
 void fill_zero(Queue& queue, Tensor x) {
     check_tensor("fill_zero: x", x, x.shape(),
                  {DType::kFloat32, DType::kBFloat16, DType::kInt32, DType::kUInt8});
-    check_device(queue, "fill_zero");
+    check_backend(queue, "fill_zero");
     const OpTimer timer(queue, "fill_zero");
     cpu::fill_zero(queue, x);
 }

@@ -5,13 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-
-}  // namespace
-
 void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     check(args.x_TC.shape().num_dims() == 2, "rmsnorm_forward: x_TC", "must have two dimensions");
     const std::int64_t T = args.x_TC.dim(0);
@@ -22,9 +15,7 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     check_tensor("rmsnorm_forward: inverse_rms_T", args.inverse_rms_T, {T}, kFloat);
     check_contiguous("rmsnorm_forward: weight_C", args.weight_C);
     check_contiguous("rmsnorm_forward: inverse_rms_T", args.inverse_rms_T);
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "rmsnorm_forward");
-    }
+    check_backend(queue, "rmsnorm_forward");
     const OpTimer timer(queue, "rmsnorm_forward");
     cpu::rmsnorm_forward(queue, args);
 }
@@ -44,9 +35,7 @@ void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
     check_contiguous("rmsnorm_backward: inverse_rms_T", args.inverse_rms_T);
     check_contiguous("rmsnorm_backward: d_weight_C", args.d_weight_C);
     check_workspace("rmsnorm_backward", args.workspace, rmsnorm_backward_workspace_bytes(T, C));
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "rmsnorm_backward");
-    }
+    check_backend(queue, "rmsnorm_backward");
     const OpTimer timer(queue, "rmsnorm_backward");
     cpu::rmsnorm_backward(queue, args);
 }

@@ -5,23 +5,13 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-constexpr auto kInteger = {DType::kInt32};
-
-}  // namespace
-
 void rope_fill_table(Queue& queue, const RopeTable& table, double theta) {
     check(table.cos_PD.shape().num_dims() == 2, "rope_fill_table: cos_PD",
           "must have two dimensions");
     check_tensor("rope_fill_table: cos_PD", table.cos_PD, table.cos_PD.shape(), kFloat);
     check_tensor("rope_fill_table: sin_PD", table.sin_PD, table.cos_PD.shape(), kFloat);
     check(theta > 0, "rope_fill_table: theta", "must be positive");
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "rope_fill_table");
-    }
+    check_backend(queue, "rope_fill_table");
     cpu::rope_fill_table(queue, table, theta);
 }
 
@@ -37,9 +27,7 @@ void rope(Queue& queue, const Rope& args) {
     check_tensor("rope: cos_PD", args.cos_PD, {P, D / 2}, kFloat);
     check_tensor("rope: sin_PD", args.sin_PD, {P, D / 2}, kFloat);
     check_contiguous("rope: positions_T", args.positions_T);
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "rope");
-    }
+    check_backend(queue, "rope");
     const OpTimer timer(queue, "rope");
     cpu::rope(queue, args);
 }

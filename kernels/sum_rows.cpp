@@ -12,9 +12,7 @@ void sum_rows(Queue& queue, const SumRows& args) {
     for (const ConstTensor& from : args.from) {
         check_tensor("sum_rows: from", from, args.to.shape(), stored);
     }
-    if (queue.device() != DeviceKind::kCpu) {
-        throw_no_backend(queue, "sum_rows");
-    }
+    check_backend(queue, "sum_rows");
     const OpTimer timer(queue, "sum_rows");
     cpu::sum_rows(queue, args);
 }

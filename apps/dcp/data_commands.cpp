@@ -1,9 +1,13 @@
 #include "apps/dcp/data_commands.hpp"
 
+#include <cstdio>
+#include <string>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
+#include "core/data/token_store.hpp"
 
 namespace dcp {
 namespace {
@@ -27,6 +31,12 @@ void add_data_commands(CLI::App& app) {
 void require_positive(const char* option, std::optional<std::int64_t> value) {
     if (value && *value < 1) {
         throw ConfigError(fmt::format("{} {}: must be at least 1", option, *value));
+    }
+}
+
+void warn_of_unused_bytes(const data::TokenStore& store) {
+    if (const std::string warning = store.warning(); !warning.empty()) {
+        fmt::print(stderr, "dcp: warning: {}\n", warning);
     }
 }
 

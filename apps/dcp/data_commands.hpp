@@ -11,11 +11,18 @@ class App;
 
 namespace dcp {
 
+namespace data {
+class TokenStore;
+}
+
 void add_data_commands(CLI::App& app);  // `data` with the three below
 
 void add_data_import(CLI::App& parent);
 void add_data_inspect(CLI::App& parent);
 void add_data_lengths(CLI::App& parent);
+
+// A line on stderr where the .bin is longer than its index covers.
+void warn_of_unused_bytes(const data::TokenStore& store);
 
 // ConfigError naming the option when its value was given and is below 1.
 void require_positive(const char* option, std::optional<std::int64_t> value);

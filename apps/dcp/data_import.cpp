@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "apps/dcp/data_commands.hpp"
+#include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/data/import.hpp"
+#include "core/train/stop_signal.hpp"
 
 namespace dcp {
 namespace {
@@ -70,21 +72,23 @@ private:
 
 void print_left_out(const data::ImportReport& report) {
     constexpr std::size_t kMostNames = 5;
-    const auto print = [](std::int64_t count, const char* what) {
+    const auto print = [](std::int64_t count, const char* one, const char* many) {
         if (count > 0) {
-            fmt::print("left out: {} {}\n", format_count(count), what);
+            fmt::print("left out: {} {}\n", format_count(count), count == 1 ? one : many);
         }
     };
-    print(static_cast<std::int64_t>(report.empty_files.size()), "empty files");
+    print(static_cast<std::int64_t>(report.empty_files.size()), "empty file", "empty files");
     for (std::size_t i = 0; i < std::min(kMostNames, report.empty_files.size()); ++i) {
         fmt::print("    {}\n", report.empty_files[i]);
     }
     if (report.empty_files.size() > kMostNames) {
         fmt::print("    and {} more\n", report.empty_files.size() - kMostNames);
     }
-    print(report.repeated, "links to files that are in already, or files named twice");
-    print(report.folder_links, "links to folders");
-    print(report.not_regular, "devices, pipes, sockets or broken links");
+    print(report.repeated, "link to a file that is in already, or file named twice",
+          "links to files that are in already, or files named twice");
+    print(report.folder_links, "link to a folder", "links to folders");
+    print(report.not_regular, "device, pipe, socket or broken link",
+          "devices, pipes, sockets or broken links");
 }
 
 void run_import(const std::string& out, const std::vector<std::string>& inputs) {
@@ -92,19 +96,26 @@ void run_import(const std::string& out, const std::vector<std::string>& inputs) 
     if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) {
         prefix.resize(prefix.size() - 4);
     }
+    const train::StopSignal stop(/*speaks=*/false);
     ProgressLine line;
     data::ImportReport report;
     try {
-        report = data::import_files(
-            prefix, inputs, [&line](const data::ImportProgress& progress) { line.show(progress); });
+        report = data::import_files(prefix, inputs, [&](const data::ImportProgress& progress) {
+            if (stop.requested() && progress.files_done < progress.num_files) {
+                throw IoError(
+                    fmt::format("{}: interrupted by {}; nothing was written", prefix, stop.name()));
+            }
+            line.show(progress);
+        });
     } catch (...) {
         line.clear();  // the message starts on a line of its own
         throw;
     }
     line.clear();
-    fmt::print("{}: {} documents, {} tokens from {} in {}\n", prefix,
-               format_count(report.num_documents), format_count(report.num_tokens),
-               format_bytes(report.file_bytes), format_seconds(line.seconds()));
+    fmt::print("{}: {}, {} from {} in {}\n", prefix,
+               format_counted(report.num_documents, "document"),
+               format_counted(report.num_tokens, "token"), format_bytes(report.file_bytes),
+               format_seconds(line.seconds()));
     print_left_out(report);
 }
 

@@ -114,12 +114,9 @@ void print_store(const data::TokenStore& store) {
                format_count(store.num_bytes()));
     fmt::print("  documents   {}\n", format_count(store.num_documents()));
     if (!is_llmc) {
-        fmt::print("  stored in   {} sequences{}\n", format_count(store.index().num_sequences()),
+        fmt::print("  stored in   {}{}\n",
+                   format_counted(store.index().num_sequences(), "sequence"),
                    store.index().has_modes() ? ", with modes (multimodal; dcp ignores them)" : "");
-        if (store.index().unused_bytes() > 0) {
-            fmt::print("  warning     the last {} bytes of the .bin are in no document\n",
-                       format_count(store.index().unused_bytes()));
-        }
     }
     fmt::print("  tokens      {}, ids {} to {}{}\n", format_count(store.num_tokens()), range.min,
                range.max, is_bytes ? " (bytes)" : "");
@@ -178,8 +175,9 @@ void print_lengths(const data::SequenceTable& table, bool is_split) {
             sequences.push_back(table.tokens(sequence));
         }
     }
-    fmt::print("\n{} sequences with {} tokens to train on an epoch, {}\n",
-               format_count(table.num_sequences()), format_count(table.num_pairs()),
+    fmt::print("\n{} with {} to train on an epoch, {}\n",
+               format_counted(table.num_sequences(), "sequence"),
+               format_counted(table.num_pairs(), "token"),
                is_split ? fmt::format("documents split at {}", format_count(table.max_tokens()))
                         : "documents not split (--max-tokens N splits them)");
     fmt::print("  documents of one token: {}, empty: {} (never drawn)\n\n",
@@ -200,7 +198,10 @@ void run_inspect(const Options& options) {
     require_positive("--vocab", options.vocab);
     std::vector<data::TokenStore> stores;
     for (const std::string& path : options.datasets) {
-        stores.emplace_back(path, options.vocab.value_or(0));
+        stores.emplace_back(path, options.vocab.value_or(0),
+                            "give the --vocab of the tokenizer that made "
+                            "the dataset, or make it again");
+        warn_of_unused_bytes(stores.back());
         print_store(stores.back());
     }
     const bool is_split = options.max_tokens.has_value();

@@ -43,16 +43,20 @@ std::string lengths_text(const Options& options) {
     const bool is_split = options.max_tokens.has_value();
     const auto table = data::SequenceTable::open(
         options.datasets, options.max_tokens.value_or(std::numeric_limits<std::int64_t>::max()), 0);
+    for (const data::TokenStore& store : table.stores()) {
+        warn_of_unused_bytes(store);
+    }
     fmt::memory_buffer text;
     const auto end = fmt::appender(text);
-    fmt::format_to(end, "# {}: {} sequences, {} tokens ({})\n", fmt::join(options.datasets, ", "),
-                   format_count(table.num_sequences()), format_count(table.num_pairs()),
+    fmt::format_to(end, "# {}: {}, {} ({})\n", fmt::join(options.datasets, ", "),
+                   format_counted(table.num_sequences(), "sequence"),
+                   format_counted(table.num_pairs(), "token"),
                    is_split ? fmt::format("documents split at {} tokens", *options.max_tokens)
                             : "documents not split");
     if (const auto without = table.num_one_token_documents() + table.num_empty_documents();
         without > 0) {
-        fmt::format_to(end, "# {} documents of one token or none are left out\n",
-                       format_count(without));
+        fmt::format_to(end, "# {} of one token or none left out\n",
+                       format_counted(without, "document"));
     }
     for (std::int64_t sequence = 0; sequence < table.num_sequences(); ++sequence) {
         fmt::format_to(end, "{}\n", table.tokens(sequence));

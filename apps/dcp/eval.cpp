@@ -50,7 +50,7 @@ void add_eval_command(CLI::App& app) {
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->type_name("TYPE");
     eval->add_option("--threads", options->threads, "Threads; default: one a core")
-        ->check(CLI::Range(1, 4096))
+        ->check(CLI::Range(1, 1024))
         ->type_name("N");
     eval->callback([options, dtype] {
         options->dtype =

@@ -1,4 +1,5 @@
 // dcp export: the weights of a run as a folder for other programs.
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -58,6 +59,13 @@ void run(const Arguments& arguments) {
     };
     const DType stored = arguments.dtype == "bf16" ? DType::kBFloat16 : DType::kFloat32;
     model::save_weights(arguments.out, weights.config(), read, {.stored = stored});
+    const config::ModelConfig& m = weights.config().model;
+    if (m.hidden % m.heads != 0) {
+        fmt::print(stderr,
+                   "dcp: warning: transformers will refuse {}: hidden {} is not a multiple of "
+                   "heads {} (docs/weights.md)\n",
+                   arguments.out, m.hidden, m.heads);
+    }
     fmt::print("{}: {} parameters in {}\n", arguments.out, format_count(num_parameters),
                arguments.dtype);
 }

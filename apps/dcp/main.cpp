@@ -14,6 +14,7 @@
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/data_commands.hpp"
 #include "apps/dcp/manual_page.hpp"
+#include "apps/dcp/waiting_threads.hpp"
 #include "comm/launch.hpp"
 #include "core/base/errors.hpp"
 
@@ -77,6 +78,7 @@ int run(int argc, char** argv) {
     dcp::add_train_command(app);
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
+    dcp::add_plan_command(app);
     dcp::add_data_commands(app);
     try {
         app.parse(argc, argv);
@@ -91,11 +93,22 @@ int run(int argc, char** argv) {
     return dcp::kExitDone;
 }
 
+// Output that did not arrive (a full disk behind a redirection) is no success.
+int finish_output(int exit_code) {
+    const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (exit_code == dcp::kExitDone && !is_written) {
+        return report("standard output: cannot write everything; is the disk full?",
+                      dcp::kExitFailedRun);
+    }
+    return exit_code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    dcp::let_waiting_threads_sleep(argv);
     try {
-        return run(argc, argv);
+        return finish_output(run(argc, argv));
     } catch (const dcp::Error& error) {
         return report(error.what(), error.exit_code(), error.is_shared());
     } catch (const std::bad_alloc&) {

@@ -39,10 +39,6 @@ private:
     int number_;
 };
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -84,6 +80,10 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(bytes_, other.bytes_);
     return *this;
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 bool is_git_lfs_pointer(std::span<const std::byte> bytes) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace dcp {
 
@@ -28,6 +29,8 @@ private:
     std::string path_;
     std::span<const std::byte> bytes_;
 };
+
+std::string_view as_text(std::span<const std::byte> bytes);
 
 // A git-lfs pointer stands where `git lfs pull` has not put the file yet: a text of some 130 bytes.
 bool is_git_lfs_pointer(std::span<const std::byte> bytes);

@@ -34,6 +34,10 @@ std::string format_count(std::int64_t count) {
     return digits;
 }
 
+std::string format_counted(std::int64_t count, std::string_view noun) {
+    return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
+}
+
 std::string format_seconds(double seconds) {
     // The limits are where rounding would reach the next unit: never "1000 ms" or "60.0 s".
     if (seconds < 0.9995) {

@@ -51,7 +51,7 @@ struct DataConfig {
 struct BatchConfig {
     std::int64_t sequences = 0;  // exactly one of the two is positive
     std::int64_t tokens = 0;
-    std::int64_t micro_batch_tokens = kAutomatic;  // auto: data.max_tokens
+    std::int64_t micro_batch_tokens = kAutomatic;  // auto: data.max_tokens or less
 };
 
 struct OptimizerConfig {
@@ -76,8 +76,7 @@ enum class LossNormalization : std::uint8_t { kToken, kSample };
 enum class Device : std::uint8_t { kAuto, kCpu, kCuda };
 enum class ComputeType : std::uint8_t { kAuto, kFloat32, kBFloat16 };
 
-struct PlannerConfig {  // one rank runs every sequence itself; the keys are read so that
-                        // configurations carry over
+struct PlannerConfig {
     std::string name = "dcp";
     std::string degrees = "any";
     std::string recompute = "auto";

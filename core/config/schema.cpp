@@ -15,7 +15,11 @@ namespace {
 constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMaxWidth = 1 << 20;  // hidden, ffn: far above any model, far below overflow
 constexpr std::int64_t kMaxTokens = 1LL << 31;  // of a sequence or a micro-batch
-constexpr std::int64_t kMaxVocab = 1LL << 31;   // token ids are 32-bit
+// An iteration reads all of its batch before it trains: a slip of the finger must not hang a run.
+constexpr std::int64_t kMaxBatchSequences = 1LL << 24;
+constexpr std::int64_t kMaxBatchTokens = 1LL << 30;
+constexpr std::int64_t kMaxSeed = 1'000'000'000'000'000'000;
+constexpr std::int64_t kMaxVocab = 1LL << 31;  // token ids are 32-bit
 
 // `any`, `pow2` or a list of degrees, kept as it is printed.
 bool read_degrees(const Value& value, Config& config) {
@@ -140,16 +144,20 @@ std::vector<Key> data_and_batch_keys() {
               "what to train on: PREFIX of PREFIX.bin and PREFIX.idx, or a llm.c shard; required"),
         texts("data.validation", data(&D::validation), "a dataset prefix or a list of them",
               "what to validate on"),
-        integer("data.validation_documents", data(&D::validation_documents), {0, kAnySize},
-                "instead of data.validation: hold out so many training documents"),
+        integer(
+            "data.validation_documents", data(&D::validation_documents), {0, kAnySize},
+            "instead of data.validation: hold out so many training documents, drawn from those of "
+            "two tokens or more"),
         integer("data.max_tokens", data(&D::max_tokens), {1, kMaxTokens},
                 "longest sequence; longer documents are split"),
-        integer("batch.sequences", batch(&B::sequences), {1, kAnySize},
+        integer("batch.sequences", batch(&B::sequences), {1, kMaxBatchSequences},
                 "sequences of an iteration; give this or batch.tokens; default: 64"),
-        integer("batch.tokens", batch(&B::tokens), {1, kAnySize},
+        integer("batch.tokens", batch(&B::tokens), {1, kMaxBatchTokens},
                 "tokens of an iteration; give this or batch.sequences"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
-                "most tokens that go through the model together; auto: data.max_tokens"),
+                "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
+                "several ranks; auto: data.max_tokens, or if that is less, the longest sequence "
+                "there is but not below 8192"),
     };
 }
 
@@ -180,7 +188,8 @@ std::vector<Key> optimizer_keys() {
 
 std::vector<Key> planner_keys() {
     return {
-        word("planner.name", planner(&P::name), {"dcp", "bucket", "packed", "random"},
+        word("planner.name", planner(&P::name),
+             {"dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random"},
              "who decides which ranks run which sequences (docs/ranks.md)"),
         {"planner.degrees", "any, pow2 or a list of whole numbers from 1",
          "allowed sequence-parallel degrees, as far as there are ranks", false, read_degrees,
@@ -205,11 +214,11 @@ std::vector<Key> memory_and_run_keys() {
          }},
         integer("run.iterations", run(&R::iterations), {0, kAnySize},
                 "iterations to train; 0: write the initial weights and end"),
-        integer("run.seed", run(&R::seed), {0, kAnySize}, "seed of everything random"),
+        integer("run.seed", run(&R::seed), {0, kMaxSeed}, "seed of everything random"),
         word("run.device", run(&R::device), {"auto", "cpu", "cuda"}, "where to train"),
         word("run.dtype", run(&R::dtype), {"auto", "fp32", "bf16"},
              "type of the matrix products; auto: bf16 where the processor has it"),
-        integer("run.threads", run(&R::threads), {1, 4096, true}, "threads; auto: one a core"),
+        integer("run.threads", run(&R::threads), {1, 1024, true}, "threads; auto: one a core"),
         text("run.folder", run(&R::folder), "a folder", false, "where the run is written"),
         flag("run.log_samples", run(&R::log_samples),
              "write the ids of the sequences of each iteration to samples.jsonl"),

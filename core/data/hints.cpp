@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -12,15 +13,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/data/token_store.hpp"
+
 namespace dcp::data {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string_view as_text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 std::int32_t first_word(std::span<const std::byte> bytes) {
     std::int32_t word = 0;
@@ -28,15 +27,21 @@ std::int32_t first_word(std::span<const std::byte> bytes) {
     return word;
 }
 
-// Nothing but printable letters and line ends where it starts.
-bool looks_like_text(std::span<const std::byte> bytes) {
-    const auto sample = as_text(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
-    const auto is_control = [](char letter) {
-        const auto code = static_cast<unsigned char>(letter);
-        return (code < 32 && code != '\n' && code != '\r' && code != '\t' && code != '\f') ||
-               code == 127;
-    };
-    return std::none_of(sample.begin(), sample.end(), is_control);
+// Whether PREFIX or PREFIX.bin can be given for a dataset: an index has its .bin, and a .bin
+// without one is an llm.c shard.
+bool is_dataset(const std::string& prefix) {
+    std::error_code error;
+    const std::string bin = prefix + ".bin";
+    if (!fs::is_regular_file(bin, error)) {
+        return false;
+    }
+    if (fs::exists(prefix + ".idx", error)) {
+        return true;
+    }
+    std::ifstream file(bin, std::ios::binary);
+    std::int32_t magic = 0;
+    file.read(reinterpret_cast<char*>(&magic), sizeof magic);
+    return file && (magic == kLlmcMagic || magic == kLlmcLlamaMagic);
 }
 
 }  // namespace
@@ -96,7 +101,7 @@ std::string missing_path_hint(const std::string& path, bool datasets) {
         const fs::path name = entry->path().filename();
         if (!datasets) {
             names.push_back(name.string());
-        } else if (name.extension() == ".idx" || name.extension() == ".bin") {
+        } else if (name.extension() == ".bin" && is_dataset((folder / name.stem()).string())) {
             names.push_back(name.stem().string());
         }
     }

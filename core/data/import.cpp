@@ -1,8 +1,11 @@
 #include "core/data/import.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <span>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -50,12 +53,33 @@ void check_output(const std::string& prefix, const std::vector<std::string>& inp
     }
 }
 
+// A .bin is ours to replace when a Megatron index is beside it, or the half-finished one of an
+// import that was killed; otherwise it is somebody's file that happens to have that name.
+void check_replaceable(const std::string& prefix) {
+    constexpr std::string_view kMagic = "MMIDIDX";
+    std::error_code error;
+    const std::string bin = prefix + ".bin";
+    if (!fs::exists(fs::symlink_status(bin, error)) || fs::exists(prefix + ".idx.partial", error)) {
+        return;
+    }
+    std::ifstream index(prefix + ".idx", std::ios::binary);
+    std::array<char, kMagic.size()> start{};
+    index.read(start.data(), start.size());
+    if (std::string_view(start.data(), start.size()) != kMagic) {
+        throw ConfigError(
+            fmt::format("--out {}: {} exists and is no dataset (no index {}.idx belongs to it), so "
+                        "it is not replaced; choose another name or move the file away",
+                        prefix, bin, prefix));
+    }
+}
+
 }  // namespace
 
 ImportReport import_files(const std::string& prefix,
                           const std::vector<std::string>& inputs,
                           const std::function<void(const ImportProgress&)>& on_progress) {
     check_output(prefix, inputs);
+    check_replaceable(prefix);
     const FileList list = list_files(inputs);
     ImportReport report;
     report.repeated = list.repeated;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -196,6 +197,33 @@ void MegatronIndex::check_sequences(const std::string& bin_path, std::int64_t bi
         used_bytes = std::max(used_bytes, expected_offset);
     }
     unused_bytes_ = bin_bytes - used_bytes;
+    if (!is_contiguous_) {
+        check_overlap();
+    }
+}
+
+// Tokens that belong to two documents would be trained twice, or held out and trained.
+void MegatronIndex::check_overlap() const {
+    std::vector<std::int64_t> order;
+    for (std::int64_t sequence = 0; sequence < num_sequences_; ++sequence) {
+        if (sequence_tokens(sequence) > 0) {
+            order.push_back(sequence);
+        }
+    }
+    std::sort(order.begin(), order.end(), [this](std::int64_t a, std::int64_t b) {
+        return sequence_offset_bytes(a) < sequence_offset_bytes(b);
+    });
+    for (std::size_t place = 1; place < order.size(); ++place) {
+        const std::int64_t before = order[place - 1];
+        const std::int64_t end =
+            sequence_offset_bytes(before) + sequence_tokens(before) * size_bytes(token_type_);
+        if (sequence_offset_bytes(order[place]) < end) {
+            fail(
+                fmt::format("sequences {} and {} overlap in the .bin (byte {} is in both): the "
+                            "index is damaged, make it again",
+                            before, order[place], sequence_offset_bytes(order[place])));
+        }
+    }
 }
 
 std::int64_t MegatronIndex::sequence_tokens(std::int64_t sequence) const {

@@ -42,6 +42,7 @@ private:
     void read_header();
     void check_documents() const;
     void check_sequences(const std::string& bin_path, std::int64_t bin_bytes);
+    void check_overlap() const;
     [[noreturn]] void fail(const std::string& what) const;
 
     MappedFile file_;

@@ -56,11 +56,12 @@ SequenceTable::SequenceTable(std::vector<TokenStore> stores, std::int64_t max_to
 
 SequenceTable SequenceTable::open(const std::vector<std::string>& paths,
                                   std::int64_t max_tokens,
-                                  std::int64_t vocab) {
+                                  std::int64_t vocab,
+                                  std::string_view vocab_advice) {
     std::vector<TokenStore> stores;
     stores.reserve(paths.size());
     for (const std::string& path : paths) {
-        stores.emplace_back(path, vocab);
+        stores.emplace_back(path, vocab, vocab_advice);
     }
     SequenceTable table(std::move(stores), max_tokens);
     if (table.num_sequences() == 0) {
@@ -112,17 +113,25 @@ void SequenceTable::load(std::int64_t sequence,
 }
 
 Split::Split(const SequenceTable& table, std::int64_t validation_documents) {
-    const std::int64_t num_documents = table.num_documents();
-    if (validation_documents < 0 || validation_documents >= num_documents) {
-        throw DataError(
-            fmt::format("data.validation_documents is {}, but the data has {} "
-                        "documents; it must be from 0 to {}",
-                        validation_documents, num_documents, num_documents - 1));
+    std::vector<std::int64_t> candidates;
+    for (std::int64_t document = 0; document < table.num_documents(); ++document) {
+        if (table.first_sequence(document) < table.first_sequence(document + 1)) {
+            candidates.push_back(document);
+        }
     }
-    const Permutation order(num_documents, 0, 0);
-    for (std::int64_t position = num_documents - validation_documents; position < num_documents;
-         ++position) {
-        documents_.push_back(order(position));
+    const auto count = static_cast<std::int64_t>(candidates.size());
+    if (validation_documents < 0 || validation_documents >= std::max<std::int64_t>(count, 1)) {
+        throw DataError(
+            fmt::format("data.validation_documents is {}, but the data has {}; {} have something "
+                        "to predict, so it must be from 0 to {}",
+                        validation_documents, counts_of(table), count, count - 1));
+    }
+    if (count == 0) {
+        throw DataError(fmt::format("no training sequence: {}", counts_of(table)));
+    }
+    const Permutation order(count, 0, 0);
+    for (std::int64_t position = count - validation_documents; position < count; ++position) {
+        documents_.push_back(candidates[at(order(position))]);
     }
     std::sort(documents_.begin(), documents_.end());
     held_before_.push_back(0);
@@ -132,14 +141,6 @@ Split::Split(const SequenceTable& table, std::int64_t validation_documents) {
                                table.first_sequence(document));
     }
     num_training_ = table.num_sequences() - num_validation();
-    if (num_training_ == 0 || (validation_documents > 0 && num_validation() == 0)) {
-        throw DataError(fmt::format(
-            "no {} sequence remains: {}; {} are held out with {} of the {} sequences; {}",
-            num_training_ == 0 ? "training" : "validation", counts_of(table), validation_documents,
-            num_validation(), table.num_sequences(),
-            num_training_ == 0 ? "lower data.validation_documents or add data"
-                               : "raise data.validation_documents"));
-    }
 }
 
 std::int64_t Split::training(std::int64_t index) const {

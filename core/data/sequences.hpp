@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/data/token_store.hpp"
@@ -25,7 +26,8 @@ public:
     // Opens the data sets and requires that they hold a sequence at all.
     static SequenceTable open(const std::vector<std::string>& paths,
                               std::int64_t max_tokens,
-                              std::int64_t vocab);
+                              std::int64_t vocab,
+                              std::string_view vocab_advice = kVocabAdvice);
 
     const std::vector<TokenStore>& stores() const { return stores_; }
     std::int64_t max_tokens() const { return max_tokens_; }
@@ -66,9 +68,10 @@ private:
     std::int64_t num_pairs_ = 0;
 };
 
-// Which sequences are trained and which are held out: of all documents in the epoch order of seed 0
-// (Permutation(num_documents, 0, 0)) the last `validation_documents` are held out, whole. Both
-// parts keep the ids of the table.
+// Which sequences are trained and which are held out: the documents that have a pair, in their
+// order, are shuffled by Permutation(their number, 0, 0), and the last `validation_documents` of
+// them are held out, whole. Documents without a pair would make an empty part, so they do not
+// count. Both parts keep the ids of the table.
 class Split {
 public:
     // DataError with the counts when a part that was asked for has no sequence.

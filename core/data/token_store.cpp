@@ -19,8 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLlmcHeaderBytes = 1024;
-constexpr std::int32_t kLlmcMagic = 20240520;
-constexpr std::int32_t kLlmcLlamaMagic = 20240801;
 
 bool exists(const std::string& path) {
     std::error_code error;
@@ -76,7 +74,7 @@ TokenRange merge(TokenRange a, TokenRange b) {
 
 }  // namespace
 
-TokenStore::TokenStore(const std::string& path, std::int64_t vocab) {
+TokenStore::TokenStore(const std::string& path, std::int64_t vocab, std::string_view vocab_advice) {
     const bool ends_in_idx = path.ends_with(".idx");
     const bool ends_in_bin = path.ends_with(".bin");
     const std::string prefix = ends_in_idx || ends_in_bin ? path.substr(0, path.size() - 4) : path;
@@ -96,7 +94,7 @@ TokenStore::TokenStore(const std::string& path, std::int64_t vocab) {
                         path, prefix, prefix, missing_path_hint(prefix, true)));
     }
     if (vocab > 0) {
-        check_vocab(vocab);
+        check_vocab(vocab, vocab_advice);
     }
 }
 
@@ -217,6 +215,15 @@ std::int64_t TokenStore::num_bytes() const {
     return static_cast<std::int64_t>(bin_.bytes().size()) + index_bytes;
 }
 
+std::string TokenStore::warning() const {
+    const std::int64_t unused = kind_ == StoreKind::kMegatron ? index_.unused_bytes() : 0;
+    return unused == 0 ? ""
+                       : fmt::format(
+                             "{}: its index does not cover the last {} of {} bytes, which "
+                             "are not read; does the .idx belong to it?",
+                             bin_.path(), unused, bin_.bytes().size());
+}
+
 void TokenStore::read(std::int64_t document,
                       std::int64_t first,
                       std::span<std::int32_t> out) const {
@@ -271,7 +278,7 @@ TokenRange TokenStore::token_range() const {
     return range;
 }
 
-void TokenStore::check_vocab(std::int64_t vocab) const {
+void TokenStore::check_vocab(std::int64_t vocab, std::string_view advice) const {
     for (std::int64_t document = 0; document < num_documents(); ++document) {
         const TokenRange range = document_range(document);
         if (range.max < range.min || (range.min >= 0 && range.max < vocab)) {
@@ -285,13 +292,16 @@ void TokenStore::check_vocab(std::int64_t vocab) const {
                     const std::byte* start = bin_.bytes().data() + offset;
                     const std::int64_t at = find_outside<T>(start, run, 0, vocab - 1);
                     if (at < run) {
+                        const T token = reinterpret_cast<const T*>(start)[at];
                         throw DataError(fmt::format(
                             "{}: token {} at position {} of document {} is outside the vocabulary "
-                            "of "
-                            "{} (0 to {}); raise model.vocab, or make the dataset with the model's "
-                            "tokenizer",
-                            bin_.path(), reinterpret_cast<const T*>(start)[at], position + at,
-                            document, vocab, vocab - 1));
+                            "of {} (0 to {}); {}",
+                            bin_.path(), token, position + at, document, vocab, vocab - 1,
+                            std::cmp_less(token, 0)
+                                ? std::string_view("token ids are not negative: the dataset was "
+                                                   "made with a wrong "
+                                                   "element type, make it again")
+                                : advice));
                     }
                 });
                 position += run;

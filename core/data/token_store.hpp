@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/mapped_file.hpp"
@@ -31,12 +32,22 @@ struct TokenRange {
     std::int64_t max = -1;  // below min: there are no tokens
 };
 
+// First word of an llm.c shard.
+inline constexpr std::int32_t kLlmcMagic = 20240520;
+inline constexpr std::int32_t kLlmcLlamaMagic = 20240801;
+
+// What to do about a token outside the vocabulary depends on who asks; this is for training.
+inline constexpr std::string_view kVocabAdvice =
+    "raise model.vocab, or make the dataset with the model's tokenizer";
+
 class TokenStore {
 public:
-    // `path` is PREFIX, PREFIX.bin, PREFIX.idx or an llm.c shard. With a vocab above 0 every token
-    // of the dataset is read once and must be in [0, vocab). Throws DataError: file, what is wrong,
-    // what to do.
-    explicit TokenStore(const std::string& path, std::int64_t vocab = 0);
+    // `path` is PREFIX, PREFIX.bin, PREFIX.idx or an llm.c shard. With a vocab above 0 every
+    // token of the dataset is read once and must be in [0, vocab). Throws DataError: file, what is
+    // wrong, what to do.
+    explicit TokenStore(const std::string& path,
+                        std::int64_t vocab = 0,
+                        std::string_view vocab_advice = kVocabAdvice);
 
     const std::string& name() const { return name_; }  // the prefix, or the shard's file
     StoreKind kind() const { return kind_; }
@@ -50,6 +61,9 @@ public:
     std::int64_t document_tokens(std::int64_t document) const;
     std::int64_t num_bytes() const;  // of its files
 
+    // What is odd about the files but does not make them wrong; empty: nothing.
+    std::string warning() const;
+
     // Copies tokens [first, first + out.size()) of a document. A value that int32 cannot hold
     // (possible only without a vocab) is a DataError.
     void read(std::int64_t document, std::int64_t first, std::span<std::int32_t> out) const;
@@ -59,7 +73,7 @@ public:
 private:
     void open_megatron(const std::string& prefix);
     void open_llmc(MappedFile file);
-    void check_vocab(std::int64_t vocab) const;
+    void check_vocab(std::int64_t vocab, std::string_view advice) const;
     TokenRange document_range(std::int64_t document) const;
     // Calls action(byte offset in the .bin, number of tokens) for every contiguous run of tokens
     // [first, first + count) of a document, in order.

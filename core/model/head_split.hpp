@@ -1,5 +1,9 @@
 // Which heads a rank of a Ulysses row works on. Letters: H and G query and key/value heads of the
 // model, h = H / u and g those of a rank, D their width.
+//
+// A rank's query heads are consecutive; the kernels want equal groups of them for each key/value
+// head. Where u cuts the model's groups unevenly (H 12, G 6, u 4: heads 0 0 1 | 1 2 2 | ...) a
+// key/value head therefore comes to a rank several times, once for every gcd(h, H / G) query heads.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
 // config.json to ModelConfig and back.
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -242,6 +244,10 @@ FolderConfig read_model_config(const std::string& folder) {
     std::ifstream file(path, std::ios::binary);
     std::stringstream text;
     text << file.rdbuf();
+    std::error_code error;
+    if (!std::filesystem::exists(folder, error)) {
+        throw DataError(fmt::format("{}: no such weights folder", folder));
+    }
     if (!file || text.str().empty()) {
         throw DataError(
             fmt::format("{}: no readable config.json in it, so not a weights folder "

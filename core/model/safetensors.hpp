@@ -22,6 +22,7 @@ struct StoredTensor {
     std::string dtype;                // as the format spells it: "F32"
     std::vector<std::int64_t> shape;  // any number of dimensions
     std::span<const std::byte> bytes;
+    std::string file;  // for messages
     std::int64_t num_elems() const;
 };
 

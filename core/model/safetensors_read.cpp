@@ -241,6 +241,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
             check_metadata(entry, path);
         } else {
             tensors_[name] = parse_entry(entry, fmt::format("{}: tensor '{}'", path, name), buffer);
+            tensors_[name].file = path;
         }
     }
     check_coverage(tensors_, path, buffer);
@@ -263,9 +264,9 @@ void read_as_float(const StoredTensor& tensor, const std::string& name, std::spa
         convert_all<double>(tensor.bytes, out,
                             [](double value) { return static_cast<float>(value); });
     } else {
-        throw DataError(
-            fmt::format("tensor '{}' has dtype {}; weights can be read from F32, BF16, F16 and F64",
-                        name, tensor.dtype));
+        throw DataError(fmt::format(
+            "{}: tensor '{}' has dtype {}; weights can be read from F32, BF16, F16 and F64",
+            tensor.file, name, tensor.dtype));
     }
 }
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "core/base/atomic_file.hpp"
+#include "core/base/copy.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/data/sequences.hpp"
@@ -24,7 +28,7 @@ namespace {
 // The lines of --per-sequence, written in large pieces.
 class PerSequenceFile {
 public:
-    explicit PerSequenceFile(const std::string& path) : file_(path) {}
+    explicit PerSequenceFile(const std::string& path) : file_(require_folder(path)) {}
 
     void append(std::string_view line) {
         buffer_ += line;
@@ -39,6 +43,15 @@ public:
 
 private:
     static constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+    static const std::string& require_folder(const std::string& path) {
+        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+        std::error_code error;
+        if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+            throw ConfigError(fmt::format("--per-sequence {}: there is no folder {}: make it first",
+                                          path, folder.string()));
+        }
+        return path;
+    }
     void flush() {
         file_.write(buffer_);
         buffer_.clear();
@@ -48,6 +61,33 @@ private:
     std::string buffer_;
 };
 
+// The first weight tensor with an element that is not finite, or an empty text.
+std::string first_bad_weight(Queue& queue, const model::Transformer& model) {
+    std::vector<float> values;
+    for (const model::ParameterSlot& slot : model.layout().slots()) {
+        values.resize(static_cast<std::size_t>(slot.shape.num_elems()));
+        copy_to_host(queue, std::as_writable_bytes(std::span(values)),
+                     model::view(model.parameters(), slot));
+        if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
+            return slot.name;
+        }
+    }
+    return "";
+}
+
+[[noreturn]] void fail_not_finite(Queue& queue,
+                                  const EvalOptions& options,
+                                  const model::Transformer& model,
+                                  std::int64_t sequence) {
+    const std::string bad = first_bad_weight(queue, model);
+    throw NonFiniteError(fmt::format(
+        "{}: the loss of sequence {} is not finite; {}", options.weights, sequence,
+        bad.empty() ? "all weights are finite, but so large that the model overflows"
+                    : fmt::format("tensor '{}' has elements that are not, so these weights are of "
+                                  "no use: take earlier ones",
+                                  bad)));
+}
+
 }  // namespace
 
 void run_eval(const EvalOptions& options) {
@@ -55,7 +95,9 @@ void run_eval(const EvalOptions& options) {
         resolve_machine(config::Device::kAuto, options.dtype, options.threads, config::kAutomatic);
     const model::FolderConfig folder = model::read_model_config(options.weights);
     const std::int64_t max_tokens = options.max_tokens > 0 ? options.max_tokens : folder.max_tokens;
-    const auto table = data::SequenceTable::open(options.datasets, max_tokens, folder.model.vocab);
+    const auto table =
+        data::SequenceTable::open(options.datasets, max_tokens, folder.model.vocab,
+                                  "name a dataset made with the tokenizer of these weights");
 
     Queue queue = Queue::cpu(machine.threads);
     Arena arena(machine.budget_bytes);
@@ -90,6 +132,9 @@ void run_eval(const EvalOptions& options) {
     const LossTotal total =
         Evaluator(model, table, micro_batch_tokens)
             .run(queue, arena, sequences, [&](std::int64_t id, std::int64_t tokens, double loss) {
+                if (!std::isfinite(loss)) {
+                    fail_not_finite(queue, options, model, id);
+                }
                 if (lines) {
                     lines->append(
                         fmt::format("{{\"sequence\":{},\"tokens\":{},\"loss_sum\":{:.9g}}}\n", id,

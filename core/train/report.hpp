@@ -43,6 +43,8 @@ struct IterationReport {
     double imbalance_ratio = 0;     // mean over ranks of idle time / makespan
     double busy_fraction_mean = 0;  // of the time that ranks compute / makespan
     double busy_fraction_variance = 0;
+    double sent_bytes = 0;        // by the ranks of steps to each other
+    double exchange_seconds = 0;  // of the rank that spent most of its time on that
     double plan_seconds = 0;
     double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;

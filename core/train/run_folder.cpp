@@ -1,5 +1,6 @@
 #include "core/train/run_folder.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -24,6 +25,15 @@ constexpr std::array kRunFiles{"config.yaml", "metrics.jsonl", "samples.jsonl", 
 [[noreturn]] void fail(std::string_view action, std::string_view path) {
     throw IoError(
         fmt::format("cannot {} '{}': {}", action, path, std::generic_category().message(errno)));
+}
+
+[[noreturn]] void fail_unusable(const std::string& path, std::error_code reason) {
+    const std::string message =
+        fmt::format("cannot write into run.folder '{}': {}", path, reason.message());
+    if (reason == std::errc::no_space_on_device || reason == std::errc::io_error) {
+        throw IoError(message);
+    }
+    throw ConfigError(message + ": choose another folder");
 }
 
 void write_all(int descriptor, std::string_view text, std::string_view path) {
@@ -73,15 +83,24 @@ LineFile::~LineFile() {
 }
 
 void LineFile::append(std::string_view line) {
-    write_all(descriptor_, fmt::format("{}\n", line), path_);
+    const off_t whole_lines = ::lseek(descriptor_, 0, SEEK_END);
+    try {
+        write_all(descriptor_, fmt::format("{}\n", line), path_);
+    } catch (const IoError&) {
+        // Best effort: a device cannot be cut, and the first error is the one to tell.
+        [[maybe_unused]] const int cut = ::ftruncate(descriptor_, std::max<off_t>(whole_lines, 0));
+        throw;
+    }
 }
 
 RunFolder::RunFolder(const std::string& path) : path_(path) {
     try {
         fs::create_directories(path_);
-        lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (::access(path_.c_str(), W_OK | X_OK) == 0) {
+            lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        }
         if (lock_ < 0) {
-            fail("open the run folder", path_);
+            fail_unusable(path_, std::error_code(errno, std::generic_category()));
         }
         if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
             throw ConfigError(
@@ -91,8 +110,7 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
         }
         earlier_ = move_earlier_run(path_);
     } catch (const fs::filesystem_error& error) {
-        throw IoError(
-            fmt::format("cannot prepare run.folder '{}': {}", path_, error.code().message()));
+        fail_unusable(path_, error.code());
     }
 }
 

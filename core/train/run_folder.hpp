@@ -8,7 +8,7 @@
 namespace dcp::train {
 
 // A file that grows by whole lines. Each line is with the operating system when append() returns;
-// IoError names the file otherwise.
+// otherwise IoError names the file, and what was written of the line is cut off again.
 class LineFile {
 public:
     explicit LineFile(std::string path);
@@ -27,7 +27,8 @@ class RunFolder {
 public:
     // Makes the folder and takes its lock, which lasts as long as this object. Files of an earlier
     // run (config.yaml, metrics.jsonl, samples.jsonl, weights) go to FOLDER/earlier-N. ConfigError
-    // when another process runs there; IoError when it cannot be written.
+    // when another process runs there or when it cannot be made or written; IoError when the disk
+    // is full.
     explicit RunFolder(const std::string& path);
     ~RunFolder();
     RunFolder(const RunFolder&) = delete;

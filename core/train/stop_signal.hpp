@@ -1,5 +1,6 @@
 // SIGINT and SIGTERM ask a run to stop at the next iteration boundary; a second one ends the
-// process at once, as if nothing was installed.
+// process at once, as if nothing was installed. The handler says so on stderr, because an iteration
+// may last minutes.
 #pragma once
 
 #include <csignal>
@@ -8,14 +9,18 @@ namespace dcp::train {
 
 class StopSignal {
 public:
-    StopSignal();   // installs the handlers
-    ~StopSignal();  // puts the earlier ones back
+    // Installs the handlers. One process of a run should say what it will do, so the default is
+    // that rank 0 of a launcher speaks, or a process without one.
+    explicit StopSignal(bool speaks = is_first_of_launcher());
+    ~StopSignal();  // puts the earlier handlers back
     StopSignal(const StopSignal&) = delete;
     StopSignal& operator=(const StopSignal&) = delete;
 
     int received() const;  // SIGINT or SIGTERM, 0 before one comes
 
 private:
+    static bool is_first_of_launcher();
+
     struct sigaction earlier_interrupt_ {};
     struct sigaction earlier_terminate_ {};
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <numeric>
 #include <span>
@@ -46,9 +48,21 @@ Trainer::Trainer(const config::Config& config, const World& world)
       arena_(machine_.budget_bytes),
       schedule_(config.schedule, config.optimizer.lr, config.run.iterations) {
     open_data();
-    make_model();
+    try {
+        make_model();
+    } catch (const MemoryBudgetError&) {  // its advice is for a run that has begun
+        fail_model_too_large();
+    }
     check_memory();
     make_plans();
+}
+
+void Trainer::warn_of(const data::SequenceTable& table) const {
+    for (const data::TokenStore& store : table.stores()) {
+        if (const std::string warning = store.warning(); world_.is_first() && !warning.empty()) {
+            fmt::print(stderr, "dcp: warning: {}\n", warning);
+        }
+    }
 }
 
 Trainer::Trainer(const config::Config& config) : Trainer(config, std::make_unique<LocalWorld>()) {}
@@ -62,6 +76,7 @@ void Trainer::open_data() {
     const config::DataConfig& data = config_.data;
     table_ = std::make_unique<data::SequenceTable>(
         data::SequenceTable::open(data.train, data.max_tokens, config_.model.vocab));
+    warn_of(*table_);
     split_ = std::make_unique<data::Split>(*table_, data.validation_documents);
     sampler_ = std::make_unique<data::Sampler>(
         *table_, *split_, static_cast<std::uint64_t>(config_.run.seed),
@@ -69,6 +84,7 @@ void Trainer::open_data() {
     if (!data.validation.empty()) {
         validation_table_ = std::make_unique<data::SequenceTable>(
             data::SequenceTable::open(data.validation, data.max_tokens, config_.model.vocab));
+        warn_of(*validation_table_);
         validation_.resize(static_cast<std::size_t>(validation_table_->num_sequences()));
         std::iota(validation_.begin(), validation_.end(), 0);
     } else {
@@ -76,14 +92,18 @@ void Trainer::open_data() {
             validation_.push_back(split_->validation(index));
         }
     }
+    // "Do not split" is a very large data.max_tokens, which no micro-batch needs to hold.
+    constexpr std::int64_t kEnoughTokens = 8192;
+    const std::int64_t automatic =
+        std::min(data.max_tokens, std::max(longest_sequence(), kEnoughTokens));
     micro_batch_tokens_ =
-        config_.batch.micro_batch_tokens > 0 ? config_.batch.micro_batch_tokens : data.max_tokens;
+        config_.batch.micro_batch_tokens > 0 ? config_.batch.micro_batch_tokens : automatic;
     loader_ = std::make_unique<BatchLoader>(*table_);
 }
 
 void Trainer::make_model() {
-    model_ = std::make_unique<model::Transformer>(config_.model, machine_.compute,
-                                                  config_.data.max_tokens,
+    const std::int64_t longest = longest_sequence();
+    model_ = std::make_unique<model::Transformer>(config_.model, machine_.compute, longest,
                                                   model::Purpose::kTraining, queue_, arena_);
     if (config_.model.init_from.empty()) {
         model_->initialize(queue_, static_cast<std::uint64_t>(config_.run.seed));
@@ -93,7 +113,6 @@ void Trainer::make_model() {
     model_->prepare(queue_);
     optimizer_ =
         std::make_unique<Optimizer>(config_.optimizer, model_->layout(), world_, queue_, arena_);
-    const std::int64_t longest = longest_sequence();
     evaluator_ =
         std::make_unique<Evaluator>(*model_, validation_table_ ? *validation_table_ : *table_,
                                     std::max(micro_batch_tokens_, longest));
@@ -113,6 +132,14 @@ std::int64_t Trainer::longest_sequence() const {
         }
     }
     return longest;
+}
+
+void Trainer::fail_model_too_large() const {
+    throw ConfigError(fmt::format(
+        "memory.budget is too small for the model: {} parameters with their gradients and "
+        "optimizer states do not fit into {}. Raise memory.budget, or lower model.layers, "
+        "model.hidden, model.ffn or model.vocab",
+        format_count(model::count_parameters(config_.model)), format_bytes(arena_.budget_bytes())));
 }
 
 // A rare long sequence must not end a run after hours: the largest micro-batch that this data can
@@ -201,7 +228,8 @@ double Trainer::validate() {
     const LossTotal total = evaluator_->run(queue_, arena_, share);
     std::array<double, 2> sums{total.loss_sum, static_cast<double>(total.tokens)};
     comm::all_reduce_values(queue_, *world_.all, sums, comm::ReduceOp::kSum);
-    return sums[0] / sums[1];
+    const double mean = sums[0] / sums[1];
+    return std::isnan(mean) ? std::fabs(mean) : mean;  // its sign would be printed
 }
 
 double Trainer::frequency_loss() const {

@@ -66,7 +66,9 @@ public:
 
 private:
     void open_data();
+    void warn_of(const data::SequenceTable& table) const;
     void make_model();
+    [[noreturn]] void fail_model_too_large() const;
     void check_memory();
     void make_plans();
     std::int64_t longest_sequence() const;

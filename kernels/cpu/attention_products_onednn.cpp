@@ -6,43 +6,22 @@
 #include <unordered_map>
 #include <vector>
 
-#include <omp.h>
-
-#include <dnnl.hpp>
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
 #include "kernels/cpu/attention_products.hpp"
+#include "kernels/cpu/onednn.hpp"
 
 namespace dcp::kernels::cpu {
 namespace {
 
 using Memory = dnnl::memory;
 
-const dnnl::engine& cpu_engine() {
-    static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    return engine;
-}
-
 struct Kernel {
     Memory::desc a;
     Memory::desc b;
     Memory::desc c;
     dnnl::matmul product;
-};
-
-// oneDNN would start as many threads as the calling one may; it runs inside ours.
-class OneThread {
-public:
-    OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-    ~OneThread() { omp_set_num_threads(before_); }
-    OneThread(const OneThread&) = delete;
-    OneThread& operator=(const OneThread&) = delete;
-    OneThread(OneThread&&) = delete;
-    OneThread& operator=(OneThread&&) = delete;
-
-private:
-    int before_;
 };
 
 // What one thread runs kernels with; the operands' addresses are set anew for every call.

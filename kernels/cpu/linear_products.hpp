@@ -9,29 +9,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "core/base/dtype.hpp"
 #include "core/base/tensor.hpp"
 #include "kernels/cpu/linear_workspace.hpp"
+#include "kernels/cpu/onednn.hpp"
 
 namespace dcp::kernels::cpu {
-
-// While it lives, this thread's calls of oneDNN use no other thread.
-class OneThread {
-public:
-    OneThread();
-    ~OneThread();
-    OneThread(const OneThread&) = delete;
-    OneThread& operator=(const OneThread&) = delete;
-    OneThread(OneThread&&) = delete;
-    OneThread& operator=(OneThread&&) = delete;
-
-private:
-    int before_;
-};
 
 // y[rows, outer] = x[rows, inner] B[inner, outer] for up to kMaxRows rows, B packed once for many
 // calls. x and y are dense. Packed bytes are in the layout that the largest tile multiplies
@@ -61,7 +47,8 @@ public:
 
 private:
     static constexpr std::array<std::int64_t, 4> kTileRows = {kMaxRows, 64, 32, 16};
-    using OfRows = std::array<std::optional<dnnl::matmul>, kTileRows.size()>;
+    // Empty where oneDNN cannot do it.
+    using OfRows = std::array<dnnl::matmul, kTileRows.size()>;
 
     dnnl::matmul::primitive_desc describe(std::int64_t rows,
                                           DType output,
@@ -102,7 +89,7 @@ public:
 private:
     // Numbers of rows of d_y that a primitive for transposed d_y sums over.
     static constexpr std::array<std::int64_t, 5> kSteps = {512, 256, 128, 64, 32};
-    using OfSteps = std::array<std::optional<dnnl::matmul>, kSteps.size()>;
+    using OfSteps = std::array<dnnl::matmul, kSteps.size()>;
 
     void make(std::int64_t rows, OfSteps& primitives);
     std::int64_t add_transposed(const OfSteps& primitives,

@@ -9,10 +9,11 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
 import unittest
 from pathlib import Path
 
-from support import CommandLineTest, sentences, write_dataset
+from support import DCP, CommandLineTest, read_safetensors_header, sentences, write_dataset
 
 LFS_POINTER = (b"version https://git-lfs.github.com/spec/v1\n"
                b"oid sha256:" + b"0" * 64 + b"\nsize 12345\n")
@@ -220,7 +221,7 @@ def limit_file_size(num_bytes):
 
 class FailedRuns(CommandLineTest):
     def test_memory_budget(self):
-        self.refuse(3, ["memory.budget"], "train", self.config, "--set", "memory.budget=100KiB")
+        self.refuse(2, ["memory.budget", "too small for the model"], "train", self.config, "--set", "memory.budget=100KiB")
 
     def test_not_finite(self):
         folder = self.folder / "exploded"
@@ -228,6 +229,34 @@ class FailedRuns(CommandLineTest):
                     "--set", "optimizer.lr=1e30", "--set", "optimizer.clip=0",
                     "--set", "schedule.warmup=0", "--set", f"run.folder={folder}")
         self.assertTrue((folder / "weights/model.safetensors").exists())
+
+    def test_standard_output_full(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([DCP, "data", "inspect", str(self.dataset)], stdout=full,
+                                    stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        self.assertEqual(result.returncode, 3, result.stderr)
+
+    def test_evaluation_not_finite(self):
+        self.train(self.folder / "spoilt", "run.iterations=0")
+        weights = self.folder / "spoilt/weights"
+        data = bytearray((weights / "model.safetensors").read_bytes())
+        header = read_safetensors_header(weights / "model.safetensors")
+        name = "model.layers.1.mlp.up_proj.weight"
+        (header_bytes,) = struct.unpack_from("<Q", data)
+        struct.pack_into("<f", data, 8 + header_bytes + header[name]["data_offsets"][0],
+                         float("nan"))
+        (weights / "model.safetensors").write_bytes(data)
+        losses = self.folder / "not-finite.jsonl"
+        self.refuse(3, ["sequence 0 is not finite", name], "eval", "--weights", weights,
+                    "--dataset", self.dataset, "--per-sequence", losses)
+        self.assertFalse(losses.exists())
+
+    def test_evaluation_of_what_is_not_there(self):
+        self.train(self.folder / "there", "run.iterations=0")
+        self.refuse(2, ["no such weights folder"], "eval", "--weights", self.folder / "nowhere",
+                    "--dataset", self.dataset)
+        self.refuse(2, ["there is no folder"], "eval", "--weights", self.folder / "there/weights",
+                    "--dataset", self.dataset, "--per-sequence", self.folder / "nowhere/losses")
 
     def test_disk_full_while_writing_weights(self):
         self.refuse(3, ["model.safetensors"], "train", self.config, "--set", "run.iterations=1",
@@ -254,7 +283,7 @@ class FailedRuns(CommandLineTest):
     def test_folder_that_cannot_be_written(self):
         blocked = self.folder / "file"
         blocked.write_text("not a folder")
-        self.refuse(3, ["file"], "train", self.config, "--set", f"run.folder={blocked}/run")
+        self.refuse(2, ["file", "run.folder"], "train", self.config, "--set", f"run.folder={blocked}/run")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """`dcp data import`, `inspect` and `lengths` from outside."""
 
 import gzip
+import shutil
 import subprocess
 import time
 import unittest
@@ -45,6 +46,33 @@ class Import(CommandLineTest):
         output = self.succeed("data", "inspect", self.dataset).stdout
         for fragment in (str(len(self.document_bytes)), "document", "tokens"):
             self.assertIn(fragment, output)
+
+    def test_terminated_import_leaves_nothing(self):
+        source = self.folder / "much"
+        source.mkdir()
+        for number in range(8):
+            (source / f"{number}.txt").write_bytes(sentences(1000, number).encode() * 20000)
+        prefix = self.folder / "ended"
+        with subprocess.Popen([DCP, "data", "import", "--out", str(prefix), str(source)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + 20
+            while not list(self.folder.glob("ended*")) and process.poll() is None:
+                self.assertLess(time.monotonic(), deadline, "no file appeared")
+            process.terminate()
+            errors = process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 3, errors)
+        self.assertIn("SIGTERM", errors)
+        self.assertEqual(list(self.folder.glob("ended*")), [])
+
+    def test_index_that_covers_less_is_warned_of(self):
+        for ending in ("bin", "idx"):
+            shutil.copy(f"{self.dataset}.{ending}", self.folder / f"longer.{ending}")
+        with open(self.folder / "longer.bin", "ab") as file:
+            file.write(bytes(6))
+        for command in ("inspect", "lengths"):
+            errors = self.succeed("data", command, self.folder / "longer").stderr
+            self.assertIn("does not cover the last 6", errors)
 
     def test_killed_import_leaves_no_dataset(self):
         source = self.folder / "large"

@@ -130,7 +130,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"planner.cost", "\"\"", "\"\""},
         {"memory.budget", "12GiB", "12884901888"},
         {"run.iterations", "0", "0"},
-        {"run.seed", "9223372036854775807", "9223372036854775807"},
+        {"run.seed", "1000000000000000000", "1000000000000000000"},
         {"run.device", "cpu", "cpu"},
         {"run.dtype", "bf16", "bf16"},
         {"run.threads", "2", "2"},
@@ -212,6 +212,10 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
         Row{"batch: {micro_batch_tokens: many}",
             "batch.micro_batch_tokens is 'many', expected auto or a whole number from 1 to "
             "2147483648"},
+        Row{"batch: {sequences: 1e12}",
+            "batch.sequences is 1e12, expected a whole number from 1 to 16777216"},
+        Row{"batch: {tokens: 1073741825}",
+            "batch.tokens is 1073741825, expected a whole number from 1 to 1073741824"},
         Row{"optimizer: {lr: .nan}", "optimizer.lr is '.nan', expected a number not below 0"},
         Row{"optimizer: {lr: -1e-4}", "optimizer.lr is -1e-4, expected a number not below 0"},
         Row{"optimizer: {lr: '2e-5'}",
@@ -227,7 +231,7 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
         Row{"schedule: {decay_share: 0}",
             "schedule.decay_share is 0, expected a number above 0 to 1"},
         Row{"planner: {name: best}",
-            "planner.name is 'best', expected dcp, bucket, packed or random"},
+            "planner.name is 'best', expected dcp, dcp-inter, dcp-intra, bucket, packed or random"},
         Row{"planner: {cost: a.yaml}",
             "planner.cost is 'a.yaml', expected \"\" (this version plans with a cost model of its "
             "own)"},
@@ -240,10 +244,11 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
         Row{"memory: {budget: 0}",
             "memory.budget is 0, expected auto, or bytes above 0 such as 12GiB"},
         Row{"run: {threads: 0}",
-            "run.threads is 0, expected auto or a whole number from 1 to 4096"},
+            "run.threads is 0, expected auto or a whole number from 1 to 1024"},
         Row{"run: {device: gpu}", "run.device is 'gpu', expected auto, cpu or cuda"},
         Row{"run: {seed: 9223372036854775808}",
-            "run.seed is 9223372036854775808, expected a whole number not below 0"},
+            "run.seed is 9223372036854775808, expected a whole number from 0 to "
+            "1000000000000000000"},
         Row{"run: {folder: ''}", "run.folder is '', expected a folder"},
         Row{"model: 5", "model is 5, expected keys below it"});
     CHECK(error_of(kTrain + row.yaml) == "run.yaml:2: " + std::string(row.message));

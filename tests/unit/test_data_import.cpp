@@ -306,6 +306,22 @@ TEST_CASE("killed at any moment: the old dataset, none or the new one", "[unit]"
     CHECK(finished < 60);
 }
 
+TEST_CASE("a file of another kind is not replaced", "[unit]") {
+    DatasetFolder folder;
+    write_file(folder / "in", "text");
+    write_file(folder / "set.bin", "weights of somebody");
+    const auto import = [&] { data::import_files(folder / "set", {folder / "in"}, no_progress); };
+    CHECK_THROWS_AS(import(), ConfigError);
+    CHECK_THROWS_WITH(import(), Catch::Contains("set.bin exists and is no dataset"));
+    write_file(folder / "set.idx", "an index of another kind");
+    CHECK_THROWS_AS(import(), ConfigError);
+    CHECK(test::read_file(folder / "set.bin") == "weights of somebody");
+    fs::remove(folder / "set.bin");
+    import();
+    import();  // over a dataset
+    CHECK(data::TokenStore(folder / "set").num_tokens() == 5);
+}
+
 TEST_CASE("two imports into one dataset at a time are refused", "[unit]") {
     DatasetFolder folder;
     write_file(folder / "in", "text");

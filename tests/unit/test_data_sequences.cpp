@@ -10,6 +10,7 @@
 
 #include "tests/support/dataset_files.hpp"
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "core/base/errors.hpp"
 #include "core/base/rng.hpp"
@@ -102,7 +103,7 @@ std::vector<std::int64_t> training_ids(const Split& split) {
     return ids;
 }
 
-TEST_CASE("held-out documents are the last of the epoch order of seed 0", "[unit]") {
+TEST_CASE("held out are the last documents with a pair in the epoch order of seed 0", "[unit]") {
     DatasetFolder folder;
     std::vector<std::int64_t> lengths;
     for (std::int64_t i = 0; i < 60; ++i) {
@@ -110,11 +111,19 @@ TEST_CASE("held-out documents are the last of the epoch order of seed 0", "[unit
     }
     counting_documents(lengths).write(folder / "set");
     const auto table = SequenceTable::open({folder / "set"}, 5, 0);
-    for (std::int64_t held = 0; held < 60; ++held) {
-        const Permutation order(60, 0, 0);
+    std::vector<std::int64_t> with_pair;
+    for (std::int64_t i = 0; i < 60; ++i) {
+        if (lengths[static_cast<std::size_t>(i)] > 1) {
+            with_pair.push_back(i);
+        }
+    }
+    const std::int64_t count = std::ssize(with_pair);
+    REQUIRE(count < 60);
+    for (std::int64_t held = 0; held < count; ++held) {
+        const Permutation order(count, 0, 0);
         std::set<std::int64_t> documents;
-        for (std::int64_t position = 60 - held; position < 60; ++position) {
-            documents.insert(order(position));
+        for (std::int64_t position = count - held; position < count; ++position) {
+            documents.insert(with_pair[static_cast<std::size_t>(order(position))]);
         }
         std::vector<std::int64_t> want_training;
         std::vector<std::int64_t> want_validation;
@@ -122,38 +131,30 @@ TEST_CASE("held-out documents are the last of the epoch order of seed 0", "[unit
             (documents.count(table.document(id)) > 0 ? want_validation : want_training)
                 .push_back(id);
         }
-        if (want_training.empty() || (held > 0 && want_validation.empty())) {
-            CHECK_THROWS_AS(Split(table, held), DataError);
-            continue;
-        }
         const Split split(table, held);
+        CHECK(std::ssize(split.validation_documents()) == held);
         CHECK(training_ids(split) == want_training);
         REQUIRE(split.num_validation() == std::ssize(want_validation));
         for (std::int64_t i = 0; i < split.num_validation(); ++i) {
             CHECK(split.validation(i) == want_validation[static_cast<std::size_t>(i)]);
         }
     }
-    CHECK_THROWS_WITH(Split(table, 60), Catch::Contains("validation_documents is 60") &&
-                                            Catch::Contains("from 0 to 59"));
+    CHECK_THROWS_WITH(Split(table, count),
+                      Catch::Contains(fmt::format("validation_documents is {}", count)) &&
+                          Catch::Contains("60 documents, of them") &&
+                          Catch::Contains(fmt::format("from 0 to {}", count - 1)));
 }
 
-TEST_CASE("a part without a sequence is an error with counts", "[unit]") {
-    const auto held_out = static_cast<std::size_t>(Permutation(3, 0, 0)(2));
+TEST_CASE("documents without a pair are never held out", "[unit]") {
     DatasetFolder folder;
-    std::vector<std::int64_t> lengths(3, 1);
-    lengths[held_out] = 9;
-    counting_documents(lengths).write(folder / "all_held");
-    lengths.assign(3, 5);
-    lengths[held_out] = 1;
-    counting_documents(lengths).write(folder / "none_held");
-    CHECK_THROWS_WITH(Split(SequenceTable::open({folder / "all_held"}, 4, 0), 1),
-                      Catch::Contains("no training sequence remains") &&
-                          Catch::Contains("3 documents, of them 2 with one token") &&
-                          Catch::Contains("1 are held out with 2 of the 2 sequences") &&
-                          Catch::Contains("lower data.validation_documents"));
-    CHECK_THROWS_WITH(Split(SequenceTable::open({folder / "none_held"}, 4, 0), 1),
-                      Catch::Contains("no validation sequence remains") &&
-                          Catch::Contains("raise data.validation_documents"));
+    counting_documents({1, 9, 0, 1, 5, 1}).write(folder / "set");
+    const auto table = SequenceTable::open({folder / "set"}, 4, 0);
+    const Split split(table, 1);
+    const std::int64_t held = split.validation_documents().at(0);
+    CHECK((held == 1 || held == 4));
+    CHECK(split.num_validation() == (held == 1 ? 2 : 1));
+    CHECK(split.num_training() == (held == 1 ? 1 : 2));
+    CHECK_THROWS_WITH(Split(table, 2), Catch::Contains("so it must be from 0 to 1"));
 }
 
 class SamplerFixture {

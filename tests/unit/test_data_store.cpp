@@ -75,6 +75,9 @@ TEST_CASE("a document may have several sequences, in any place of the .bin", "[u
     REQUIRE(store.index().is_contiguous() == !is_shuffled);
     CHECK(store.index().has_modes() == files.modes);
     CHECK(store.index().unused_bytes() == (is_shuffled ? 2 : 0));
+    CHECK((store.warning().find("does not cover the last 2 of 26 bytes") != std::string::npos) ==
+          is_shuffled);
+    CHECK(store.warning().empty() != is_shuffled);
     CHECK(read_document(store, 0) == std::vector<std::int64_t>{10, 11, 12, 13});
     CHECK(read_document(store, 1).empty());
     CHECK(read_document(store, 2) == std::vector<std::int64_t>{20, 21, 22, 23, 24, 25});
@@ -155,6 +158,7 @@ struct BadFile {
     const char* what;
     std::function<std::string(const DatasetFolder&)> make;  // returns what is opened
     std::vector<std::string> words;                         // the message has each of them
+    std::vector<std::string> absent = {};                   // and none of these
 };
 
 // A good dataset of three documents, spoilt by `spoil` before it is written.
@@ -317,6 +321,23 @@ std::vector<BadFile> bad_other_files() {
              return f / "manpagse";
          },
          {"manpagse: no such dataset", "nearest existing", "/manpages"}},
+        {"only datasets are suggested",
+         [](const auto& f) {
+             documents_of({{1, 2}}).write(f / "manpages");
+             write_file(f / "manpagez.bin", "not a dataset");
+             write_file(f / "manpagey.idx", documents_of({{1, 2}}).idx());
+             return f / "manpagex";
+         },
+         {"manpagex: no such dataset", "nearest existing: ", "/manpages"},
+         {"manpagez", "manpagey"}},
+        {"overlapping sequences",
+         [](const auto& f) {
+             auto files = documents_of({{1, 2, 3}, {}, {4, 5, 6}});
+             files.offsets = std::vector<std::int64_t>{0, 6, 4};
+             files.write(f / "set");
+             return f / "set";
+         },
+         {"set.idx: sequences 0 and 2 overlap", "byte 4 is in both"}},
         {"idx without bin",
          [](const auto& f) {
              write_file(f / "set.idx", documents_of({{1, 2}}).idx());
@@ -325,7 +346,8 @@ std::vector<BadFile> bad_other_files() {
          {"set.bin: no such file", "set.idx is there"}},
         {"bin without idx",
          single("set.bin", binary),
-         {"set.bin", "no index", "set.idx", "no llm.c shard"}},
+         {"set.bin", "no index", "set.idx", "no llm.c shard"},
+         {"nearest existing"}},
         {"a folder",
          [](const auto& f) { return f.path(); },
          {"is a folder", "dcp data import --out PREFIX"}},
@@ -392,6 +414,9 @@ TEST_CASE("every kind of bad dataset is refused by a message", "[unit]") {
         for (const std::string& word : bad.words) {
             CHECK_THAT(message, Catch::Contains(word));
         }
+        for (const std::string& word : bad.absent) {
+            CHECK_THAT(message, !Catch::Contains(word));
+        }
     }
 }
 
@@ -415,7 +440,10 @@ TEST_CASE("tokens outside the vocabulary are found at open, with their place", "
     files.sequences[3] = {-1};
     files.write(folder / "set");
     CHECK_THROWS_WITH(TokenStore(folder / "set", 257),
-                      Catch::Contains("token -1 at position 0 of document 3"));
+                      Catch::Contains("token -1 at position 0 of document 3") &&
+                          Catch::Contains("not negative") && !Catch::Contains("model.vocab"));
+    CHECK_THROWS_WITH(TokenStore(folder / "set", 255, "give another --vocab"),
+                      Catch::Contains("give another --vocab") && !Catch::Contains("model.vocab"));
     CHECK_NOTHROW(TokenStore(folder / "set"));
 
     files = {};  // the second sequence of a document, stored before the first

@@ -1,6 +1,7 @@
 // The training loop: first loss, order and coverage of samples, flat memory, refusals, schedules,
 // the run folder.
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -10,12 +11,16 @@
 #include "tests/support/dataset_files.hpp"
 #include "tests/support/reference_model.hpp"
 #include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "core/base/copy.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/rng.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/schedule.hpp"
+#include "core/train/stop_signal.hpp"
 #include "core/train/trainer.hpp"
 
 using namespace dcp;
@@ -226,8 +231,45 @@ TEST_CASE("a budget that the largest micro-batch exceeds is refused before train
     CHECK(message.find("400 tokens") != std::string::npos);
     CHECK(message.find("model.recompute_layers") != std::string::npos);
     config.memory.budget = 1 << 16;
-    CHECK(message_of([&] { train::Trainer refused(config); }).find("tensor '") !=
-          std::string::npos);
+    CHECK_THROWS_AS(train::Trainer(config), ConfigError);
+    const std::string too_large = message_of([&] { train::Trainer refused(config); });
+    CHECK(too_large.find("too small for the model") != std::string::npos);
+    CHECK(too_large.find("micro_batch") == std::string::npos);  // would not help
+}
+
+TEST_CASE("documents that are not split cost no memory for their limit", "[unit][train][memory]") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", {65, 500, 30});
+    auto config = tiny_config(folder / "text");
+    config.data.max_tokens = 1000;
+    config.data.validation_documents = 1;
+    const std::int64_t bytes = train::Trainer(config).predicted_peak_bytes();
+    config.data.max_tokens = std::int64_t{1} << 31;
+    train::Trainer trainer(config);
+    CHECK(trainer.table().num_sequences() == 3);
+    CHECK(trainer.micro_batch_tokens() == 8192);
+    CHECK(trainer.predicted_peak_bytes() >= bytes);
+    CHECK(std::isfinite(trainer.run_iteration(1).loss));
+}
+
+TEST_CASE("a stop signal is announced once", "[unit][train]") {
+    const DatasetFolder folder;
+    const std::string path = folder / "stderr";
+    const int earlier = ::dup(STDERR_FILENO);
+    const auto announce = [&](bool speaks) {
+        const train::StopSignal stop(speaks);
+        std::raise(SIGTERM);
+        CHECK(stop.requested());
+    };
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    ::dup2(file, STDERR_FILENO);
+    announce(true);
+    announce(false);
+    ::dup2(earlier, STDERR_FILENO);
+    ::close(file);
+    ::close(earlier);
+    CHECK(test::read_file(path) ==
+          "dcp: SIGTERM: ending after this iteration; a second one ends at once\n");
 }
 
 TEST_CASE("a loss that is not finite stops the run and updates nothing", "[unit][train]") {
@@ -309,4 +351,30 @@ TEST_CASE("a full disk is an error that names the file", "[unit][train]") {
     const std::string message = message_of([&] { full.append("x"); });
     CHECK(message.find("/dev/full") != std::string::npos);
     CHECK(message.find("No space left") != std::string::npos);
+}
+
+TEST_CASE("a line that does not fit is cut off again", "[unit][train]") {
+    const DatasetFolder folder;
+    const std::string path = folder / "lines";
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+    {
+        train::LineFile lines(path);
+        lines.append("whole");
+        const rlimit small{10, before.rlim_max};
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+        CHECK_THROWS_AS(lines.append("does not fit"), IoError);
+    }
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    std::signal(SIGXFSZ, handler);
+    CHECK(test::read_file(path) == "whole\n");
+}
+
+TEST_CASE("a run folder that cannot be one is a configuration error", "[unit][train]") {
+    const DatasetFolder folder;
+    test::write_file(folder / "file", "text");
+    CHECK_THROWS_AS(train::RunFolder(folder / "file"), ConfigError);
+    CHECK_THROWS_AS(train::RunFolder(folder / "file/below"), ConfigError);
+    CHECK_THROWS_AS(train::RunFolder("/proc/run"), ConfigError);
 }
