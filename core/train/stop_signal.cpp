@@ -61,4 +61,8 @@ int StopSignal::received() const {
     return received_signal;
 }
 
+const char* StopSignal::name() const {
+    return received() == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
 }  // namespace dcp::train

@@ -17,6 +17,8 @@ public:
     StopSignal& operator=(const StopSignal&) = delete;
 
     int received() const;  // SIGINT or SIGTERM, 0 before one comes
+    bool requested() const { return received() != 0; }
+    const char* name() const;  // "SIGTERM"; meaningful when requested
 
 private:
     static bool is_first_of_launcher();
