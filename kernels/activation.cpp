@@ -7,8 +7,6 @@ namespace dcp::kernels {
 
 namespace {
 
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-
 // Before the shape is read as [T, columns].
 void check_two_dims(std::string_view what, const ConstTensor& tensor) {
     check(tensor.shape().num_dims() == 2, what, "must have two dimensions");

@@ -5,10 +5,16 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "core/base/dtype.hpp"
 #include "core/base/queue.hpp"
 #include "core/base/tensor.hpp"
 
 namespace dcp::kernels {
+
+// Element types that arguments may have: activations as stored, statistics and losses, indices.
+inline constexpr std::initializer_list<DType> kStored{DType::kFloat32, DType::kBFloat16};
+inline constexpr std::initializer_list<DType> kFloat{DType::kFloat32};
+inline constexpr std::initializer_list<DType> kInteger{DType::kInt32};
 
 // `what` is "rmsnorm_forward: y_TC". The tensor must exist, unless its shape has no elements.
 void check_tensor(std::string_view what,

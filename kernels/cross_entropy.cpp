@@ -5,14 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-constexpr auto kInteger = {DType::kInt32};
-
-}  // namespace
-
 void cross_entropy(Queue& queue, const CrossEntropy& args) {
     check(args.logits_TV.shape().num_dims() == 2, "cross_entropy: logits_TV",
           "must have two dimensions");

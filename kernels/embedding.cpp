@@ -5,14 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-constexpr auto kInteger = {DType::kInt32};
-
-}  // namespace
-
 void embedding_forward(Queue& queue, const EmbeddingForward& args) {
     check(args.x_TC.shape().num_dims() == 2, "embedding_forward: x_TC", "must have two dimensions");
     check(args.table_VC.shape().num_dims() == 2, "embedding_forward: table_VC",

@@ -7,9 +7,6 @@ namespace dcp::kernels {
 
 namespace {
 
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-
 void check_vector(std::string_view what, const ConstTensor& tensor, std::int64_t elems) {
     check_tensor(what, tensor, {elems}, kFloat);
     check_contiguous(what, tensor);

@@ -7,7 +7,6 @@ namespace dcp::kernels {
 
 namespace {
 
-constexpr auto kFloat = {DType::kFloat32};
 constexpr auto kBytes = {DType::kUInt8};
 
 void check_flat(std::string_view what, const ConstTensor& tensor, const Shape& shape) {

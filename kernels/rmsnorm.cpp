@@ -5,13 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-
-}  // namespace
-
 void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     check(args.x_TC.shape().num_dims() == 2, "rmsnorm_forward: x_TC", "must have two dimensions");
     const std::int64_t T = args.x_TC.dim(0);

@@ -5,14 +5,6 @@
 
 namespace dcp::kernels {
 
-namespace {
-
-constexpr auto kStored = {DType::kFloat32, DType::kBFloat16};
-constexpr auto kFloat = {DType::kFloat32};
-constexpr auto kInteger = {DType::kInt32};
-
-}  // namespace
-
 void rope_fill_table(Queue& queue, const RopeTable& table, double theta) {
     check(table.cos_PD.shape().num_dims() == 2, "rope_fill_table: cos_PD",
           "must have two dimensions");

@@ -8,21 +8,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
 
-skip() {
-    echo "comparison skipped: $*"
-    exit 0
-}
-
-venv="${DCP_TORCH_VENV:-build/venv}"
-if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
-    [[ -z "${DCP_TORCH_VENV:-}" ]] || fail "DCP_TORCH_VENV=$venv has no bin/python that can import torch"
-    need_packages "the comparison with PyTorch" "${comparison_packages[@]}"
-    step "PyTorch (into $venv; some minutes and 6 GB the first time)"
-    python3 -m venv "$venv" || skip "python3 cannot make a virtual environment in $venv"
-    "$venv/bin/pip" install --quiet torch numpy || skip "PyTorch could not be installed (no network?)"
-fi
-"$venv/bin/python" -c 'import torch; print("PyTorch", torch.__version__)' || skip "torch does not start"
-
+prepare_torch
 if [[ " $* " != *" --torch-only "* && " $* " != *" --help "* ]]; then
     step "build dcp"
     need_packages "building dcp" "${build_packages[@]}" "${test_packages[@]}"

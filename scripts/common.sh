@@ -11,6 +11,7 @@ build_packages=(g++ cmake ninja-build pkg-config ccache mold
     libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
     libdnnl-dev opencl-headers ocl-icd-opencl-dev libhwy-dev libxsmm-dev libopenmpi-dev openmpi-bin)
 test_packages=(catch2 python3)
+launch_test_packages=(iproute2 slurm-wlm munge)  # two emulated hosts, a Slurm of one node
 lint_packages=(clang-format-14 clang-tidy-19)
 comparison_packages=(python3 python3-venv)
 
@@ -85,4 +86,26 @@ build() {
     fi
     tail -n 1 "$log"
     rm -f "$log"
+}
+
+skip_comparison() {
+    echo "comparison skipped: $*"
+    exit 0
+}
+
+# Sets venv to an environment with PyTorch: the one DCP_TORCH_VENV names, or build/venv, made here.
+# Where PyTorch cannot be had, says so and ends the script.
+prepare_torch() {
+    venv="${DCP_TORCH_VENV:-build/venv}"
+    if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+        [[ -z "${DCP_TORCH_VENV:-}" ]] ||
+            fail "DCP_TORCH_VENV=$venv has no bin/python that can import torch"
+        need_packages "the comparison with PyTorch" "${comparison_packages[@]}"
+        step "PyTorch (into $venv; some minutes and 6 GB the first time)"
+        python3 -m venv "$venv" || skip_comparison "python3 cannot make a virtual environment in $venv"
+        "$venv/bin/pip" install --quiet torch numpy ||
+            skip_comparison "PyTorch could not be installed (no network?)"
+    fi
+    "$venv/bin/python" -c 'import torch; print("PyTorch", torch.__version__)' ||
+        skip_comparison "torch does not start"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh clone to a transformer that has learned from real documents, in a few minutes on two
-# cores: installs what is missing, builds, imports documentation that is on this machine, trains.
-# Running it again reuses the build and the data. Arguments go to `dcp train`, for example
+# cores: installs what is missing, builds, imports documentation that is on this machine, trains on
+# two ranks. Running it again reuses the build and the data. Arguments go to `dcp train`, for example
 # --set run.iterations=500.
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -32,6 +32,19 @@ choose_documents() {
         }'
 }
 
+# Sets launcher to what starts two ranks, each with half of the processors; to nothing where there is
+# but one processor. Containers run everything as root, which mpirun refuses unless told otherwise.
+choose_launcher() {
+    launcher=()
+    if (($(nproc) > 1)); then
+        launcher=(mpirun -np 2 --bind-to none --oversubscribe)
+        export OMPI_MCA_mpi_yield_when_idle=1
+        if [[ "$(id -u)" == 0 ]]; then
+            export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+        fi
+    fi
+}
+
 step "1/6 packages"
 need_packages "building dcp" "${build_packages[@]}" "${test_packages[@]}"
 echo "all there"
@@ -52,13 +65,16 @@ else
 fi
 "$dcp" data inspect data/quickstart
 
-step "4/6 train (configs/quickstart.yaml)"
+choose_launcher
+train=("${launcher[@]}" "$dcp" train configs/quickstart.yaml "$@")
+step "4/6 train: ${train[*]}"
 mkdir -p runs
 log=runs/quickstart.log
 trap 'rm -f "$log"' EXIT
-"$dcp" train configs/quickstart.yaml "$@" | tee "$log"
+"${train[@]}" | tee "$log"
 
-step "5/6 what it learned"
+step "5/6 what was planned, and what it learned"
+python3 -B scripts/plan_summary.py runs/quickstart/metrics.jsonl
 awk '
     /^start / { for (i = 1; i <= NF; ++i) if ($i == "validation") start = $(i + 1) }
     /^baseline / { for (i = 1; i <= NF; ++i) if ($i == "loss") baseline = $(i + 1) }

@@ -1,9 +1,11 @@
 // The one executable. Parses the command line, runs a subcommand, maps errors to exit codes.
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +15,7 @@
 #include "apps/dcp/data_commands.hpp"
 #include "apps/dcp/manual_page.hpp"
 #include "apps/dcp/waiting_threads.hpp"
+#include "comm/launch.hpp"
 #include "core/base/errors.hpp"
 
 namespace {
@@ -30,7 +33,17 @@ Exit status:
 
 `dcp COMMAND --help` tells more about a command; docs/ has the formats and the configuration keys.)";
 
-int report(const std::string& message, int exit_code) {
+// Also on the ranks of a launcher, before they can talk to each other. What is wrong on all the
+// first says, and the launcher ends the others when it fails; what only another has to say comes
+// late.
+int report(const std::string& message, int exit_code, bool is_shared = false) {
+    constexpr std::chrono::seconds kFirstSpeaks{2};
+    if (dcp::comm::read_launcher_environment().rank > 0) {
+        std::this_thread::sleep_for(kFirstSpeaks);
+        if (is_shared) {
+            return exit_code;
+        }
+    }
     fmt::print(stderr, "dcp: error: {}\n", message);
     return exit_code;
 }
@@ -65,6 +78,7 @@ int run(int argc, char** argv) {
     dcp::add_train_command(app);
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
+    dcp::add_plan_command(app);
     dcp::add_data_commands(app);
     try {
         app.parse(argc, argv);
@@ -96,7 +110,7 @@ int main(int argc, char** argv) {
     try {
         return finish_output(run(argc, argv));
     } catch (const dcp::Error& error) {
-        return report(error.what(), error.exit_code());
+        return report(error.what(), error.exit_code(), error.is_shared());
     } catch (const std::bad_alloc&) {
         return report("the machine has no memory left", dcp::kExitFailedRun);
     } catch (const std::exception& error) {

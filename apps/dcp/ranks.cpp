@@ -9,17 +9,10 @@
 
 namespace dcp {
 
-namespace {
-
-bool was_launched() {
-    const comm::LauncherEnvironment launcher = comm::read_launcher_environment();
-    return launcher.open_mpi_size > 0 || launcher.slurm_size > 0 || launcher.pmi_size > 0;
-}
-
-}  // namespace
-
 void run_in_world(const std::function<void(const train::World&)>& action) {
-    if (!was_launched()) {
+    const comm::LauncherEnvironment launcher = comm::read_launcher_environment();
+    if (!launcher.can_start_mpi()) {
+        comm::check_launcher(1, launcher);
         train::LocalWorld alone;
         action(alone.world());
         return;
@@ -33,7 +26,8 @@ void run_in_world(const std::function<void(const train::World&)>& action) {
         action({.all = all.get(),
                 .self = &self,
                 .groups = &session.group_factory(),
-                .topology = comm::gather_topology(control, *all, session.node_key())});
+                .topology = comm::gather_topology(control, *all, session.node_key()),
+                .processors = session.processors()});
     } catch (const std::exception& error) {
         session.abort(error);
     }

@@ -38,12 +38,18 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
-    const config::Reading reading = config::read_config(arguments.config, arguments.overrides);
-    if (arguments.print_config) {
-        fmt::print("{}", config::print(reading.config, reading.provenance));
-        return;
-    }
     run_in_world([&](const train::World& world) {
+        config::Reading reading;
+        Queue control = Queue::cpu(1);
+        train::run_on_all(control, world, [&] {
+            reading = config::read_config(arguments.config, arguments.overrides);
+        });
+        if (arguments.print_config) {
+            if (world.is_first()) {
+                fmt::print("{}", config::print(reading.config, reading.provenance));
+            }
+            return;
+        }
         train::run_training(reading.config, world, {.profile_ops = arguments.profile_ops});
     });
 }

@@ -1,14 +1,17 @@
 #include "comm/mpi/mpi_session.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <new>
 #include <numeric>
 #include <thread>
 
 #include <mpi.h>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "comm/mpi/mpi_check.hpp"
@@ -22,8 +25,23 @@ namespace dcp::comm {
 namespace {
 
 constexpr const char* kWorld = "world";
+constexpr const char* kNode = "ranks of this node";
 
 // MPI handles that must be given back on every way out.
+struct OwnedComm {
+    MPI_Comm handle = MPI_COMM_NULL;
+    OwnedComm() = default;
+    ~OwnedComm() {
+        if (handle != MPI_COMM_NULL) {
+            MPI_Comm_free(&handle);
+        }
+    }
+    OwnedComm(const OwnedComm&) = delete;
+    OwnedComm& operator=(const OwnedComm&) = delete;
+    OwnedComm(OwnedComm&&) = delete;
+    OwnedComm& operator=(OwnedComm&&) = delete;
+};
+
 struct OwnedGroup {
     MPI_Group handle = MPI_GROUP_NULL;
     OwnedGroup() = default;
@@ -37,6 +55,13 @@ struct OwnedGroup {
     OwnedGroup(OwnedGroup&&) = delete;
     OwnedGroup& operator=(OwnedGroup&&) = delete;
 };
+
+// Ordered by world rank.
+void split_by_node(int rank, OwnedComm& node) {
+    check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL,
+                                  &node.handle),
+              "MPI_Comm_split_type", kWorld);
+}
 
 }  // namespace
 
@@ -67,6 +92,7 @@ public:
                                              std::uint64_t creation) override;
     std::int64_t communicator_bytes(int group_size) const override;
     int node_key() const;
+    int processors() const;
 
     int rank() const { return rank_; }
     int size() const { return size_; }
@@ -151,16 +177,37 @@ std::int64_t MpiSession::State::communicator_bytes(int group_size) const {
 }
 
 int MpiSession::State::node_key() const {
-    MPI_Comm node = MPI_COMM_NULL;
-    check_mpi(
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
-        "MPI_Comm_split_type", kWorld);
-    // Ordered by world rank, so the first member is the node's lowest.
-    int key = rank_;
-    check_mpi(MPI_Bcast(&key, 1, MPI_INT, 0, node), "MPI_Bcast", "ranks of this node");
-    check_mpi(MPI_Comm_free(&node), "MPI_Comm_free", "ranks of this node");
+    OwnedComm node;
+    split_by_node(rank_, node);
+    int key = rank_;  // the node's first rank is its lowest
+    check_mpi(MPI_Bcast(&key, 1, MPI_INT, 0, node.handle), "MPI_Bcast", kNode);
     const std::optional<int> fake = fake_ranks_per_node();
     return fake ? rank_ / *fake : key;
+}
+
+int MpiSession::State::processors() const {
+    OwnedComm node;
+    split_by_node(rank_, node);
+    int ranks = 0;
+    check_mpi(MPI_Comm_size(node.handle, &ranks), "MPI_Comm_size", kNode);
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    const bool is_known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
+    std::vector<cpu_set_t> masks(static_cast<std::size_t>(ranks));
+    check_mpi(MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, masks.data(), sizeof(mine), MPI_BYTE,
+                            node.handle),
+              "MPI_Allgather", kNode);
+    double share = is_known ? 0 : 1;
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+        const auto may_use = [&](const cpu_set_t& mask) {
+            return CPU_ISSET(static_cast<std::size_t>(processor), &mask);
+        };
+        if (may_use(mine)) {
+            share += 1.0 / static_cast<double>(std::count_if(masks.begin(), masks.end(), may_use));
+        }
+    }
+    constexpr double kRounding = 1e-6;  // thirds that should add up to one
+    return std::max(1, static_cast<int>(share + kRounding));
 }
 
 MpiSession::MpiSession(const MpiLimits& limits) : state_(std::make_unique<State>(limits)) {}
@@ -188,6 +235,9 @@ GroupFactory& MpiSession::group_factory() {
 int MpiSession::node_key() {
     return state_->node_key();
 }
+int MpiSession::processors() {
+    return state_->processors();
+}
 
 void MpiSession::abort(const std::exception& error) noexcept {
     constexpr unsigned kAbortSeconds = 5;  // then the system ends us, and the launcher the others
@@ -196,13 +246,18 @@ void MpiSession::abort(const std::exception& error) noexcept {
     const int code = known != nullptr ? known->exit_code() : kExitFailedRun;
     (void)std::signal(SIGALRM, SIG_DFL);
     alarm(kAbortSeconds);
-    if (known != nullptr && known->is_shared() && world_rank() != 0) {
-        std::this_thread::sleep_for(kListenerSeconds);
-    } else if (world_size() == 1) {
-        fmt::print(stderr, "dcp: {}\n", error.what());
-    } else {
-        fmt::print(stderr, "dcp: rank {}: {}\n", world_rank(), error.what());
+    const bool is_shared = known != nullptr && known->is_shared();
+    // Processes that each see a world of one are all rank 0 there.
+    const bool is_first = world_rank() == 0 && launcher().rank == 0;
+    if (is_shared && !is_first) {
+        std::this_thread::sleep_for(
+            kListenerSeconds);  // the end, unless this rank is alone with it
     }
+    const std::string who =
+        world_size() == 1 || (is_shared && is_first) ? "" : fmt::format("rank {}: ", world_rank());
+    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    fmt::print(stderr, "dcp: error: {}{}\n", who,
+               is_memory ? "the machine has no memory left" : error.what());
     MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
 }

@@ -46,9 +46,15 @@ public:
     // other's memory), or as DCP_FAKE_RANKS_PER_NODE says: for gather_topology.
     int node_key();
 
-    // Ends all ranks of the world: one line on stderr ("dcp: rank 2: ..."), then MPI_Abort with the
-    // error's exit code. Every rank is gone within seconds, even if MPI itself hangs. Of a
-    // SharedConfigError, which all ranks have, only rank 0 speaks.
+    // Collective over the world. How many processors this rank can count on: of each that it may
+    // run on, the share that the node's other ranks leave, who may run there too. So it does not
+    // matter whether the launcher has bound ranks to processors, to sockets or not at all.
+    int processors();
+
+    // Ends all ranks of the world: one line on stderr ("dcp: error: rank 2: ..."), then MPI_Abort
+    // with the error's exit code. Every rank is gone within seconds, even if MPI itself hangs. Of a
+    // shared error, which all ranks have, rank 0 speaks; another only if it is still there seconds
+    // later.
     [[noreturn]] void abort(const std::exception& error) noexcept;
 
 private:

@@ -70,8 +70,8 @@ public:
     explicit NonFiniteError(const std::string& message) : Error(message, kExitFailedRun, true) {}
 };
 
-// A collective that could not be completed: names the group, the operation and the library's reason.
-// The group is unusable afterwards and the run ends.
+// A collective that could not be completed: names the group, the operation and the library's
+// reason. The group is unusable afterwards and the run ends.
 class CommError : public Error {
 public:
     explicit CommError(const std::string& message) : Error(message, kExitFailedRun) {}

@@ -76,8 +76,7 @@ enum class LossNormalization : std::uint8_t { kToken, kSample };
 enum class Device : std::uint8_t { kAuto, kCpu, kCuda };
 enum class ComputeType : std::uint8_t { kAuto, kFloat32, kBFloat16 };
 
-struct PlannerConfig {  // one rank runs every sequence itself; the keys are read so that
-                        // configurations carry over
+struct PlannerConfig {
     std::string name = "dcp";
     std::string degrees = "any";
     std::string recompute = "auto";

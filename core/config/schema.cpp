@@ -188,7 +188,8 @@ std::vector<Key> optimizer_keys() {
 
 std::vector<Key> planner_keys() {
     return {
-        word("planner.name", planner(&P::name), {"dcp", "bucket", "packed", "random"},
+        word("planner.name", planner(&P::name),
+             {"dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random"},
              "who decides which ranks run which sequences (docs/ranks.md)"),
         {"planner.degrees", "any, pow2 or a list of whole numbers from 1",
          "allowed sequence-parallel degrees, as far as there are ranks", false, read_degrees,

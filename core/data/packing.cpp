@@ -16,8 +16,9 @@ std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> length
     };
     std::vector<std::int64_t> order(lengths.size());
     std::iota(order.begin(), order.end(), std::int64_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return length(a) > length(b); });
+    std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return length(a) != length(b) ? length(a) > length(b) : a < b;
+    });
     if (!order.empty() && length(order.front()) > max_tokens) {
         throw DataError(
             fmt::format("sequence {} of the batch has {} tokens, more than a micro-batch "

@@ -17,20 +17,31 @@ constexpr std::size_t kClasses = 120;  // of lengths, while a split is looked fo
 constexpr int kSlotsBelow = 3;
 constexpr int kSlotsAbove = 4;
 
+struct Demand {
+    double tokens = 0;
+    double least_work = 0;       // seconds, were every sequence alone on its best group
+    double longest_seconds = 0;  // of a sequence there
+};
+
+Demand demand_of(const WayFinder& ways, const Lengths& lengths) {
+    Demand demand;
+    for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+        const double seconds = ways.least_seconds(lengths.tokens[i]);
+        demand.tokens += lengths.counts[i] * lengths.tokens[i];
+        demand.least_work += lengths.counts[i] * (seconds - ways.fixed_seconds());
+        demand.longest_seconds = std::max(demand.longest_seconds, seconds);
+    }
+    return demand;
+}
+
 // The counts of micro-batches worth looking at: near what the tokens of the batch ask of a rank.
 std::vector<Slot> slot_window(const WayFinder& ways,
-                              const Lengths& lengths,
+                              const Demand& demand,
                               double makespan,
                               int ranks) {
     const double fixed = ways.fixed_seconds();
-    double tokens = 0;
-    double work = 0;  // of one rank, were it free of fixed costs and memory limits
-    for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
-        tokens += lengths.counts[i] * lengths.tokens[i];
-        work += lengths.counts[i] * (ways.least_seconds(lengths.tokens[i]) - fixed);
-    }
-    const double by_memory = tokens / ways.most_rank_tokens() / ranks;
-    const double by_time = work / (makespan - fixed) / ranks;
+    const double by_memory = demand.tokens / ways.most_rank_tokens() / ranks;
+    const double by_time = demand.least_work / (makespan - fixed) / ranks;
     const double most = std::min(1e6, makespan / fixed);
     // A rank with as many micro-batches as its time could open has none left for work: the last
     // slot before that stands for it.
@@ -89,10 +100,8 @@ LowerBounds lower_bounds(const Problem& problem) {
     const double fixed = ways.fixed_seconds();
     const auto is_too_much = [&](double total) { return total > ranks * (1 + kRounding); };
 
-    double longest = 0;
-    for (const double tokens : lengths.tokens) {
-        longest = std::max(longest, ways.least_seconds(tokens));
-    }
+    const Demand demand = demand_of(ways, lengths);
+    const double longest = demand.longest_seconds;
     const double area = search(longest, [&](double makespan) {
         const std::vector<Slot> one{{.count = 1}};
         const PriceTable table = ways.table(makespan, one, lengths);
@@ -111,7 +120,7 @@ LowerBounds lower_bounds(const Problem& problem) {
     if (fixed > 0) {
         const Lengths coarse = coarse_lengths(lengths, kClasses);
         slots_bound = search(area, [&](double makespan) {
-            const std::vector<Slot> slots = slot_window(ways, lengths, makespan, ranks);
+            const std::vector<Slot> slots = slot_window(ways, demand, makespan, ranks);
             const PriceTable exact = ways.table(makespan, slots, lengths);
             if (has_no_way(exact)) {
                 return true;

@@ -1,7 +1,6 @@
 #include "core/plan/improve.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/plan/fast_random.hpp"
@@ -21,10 +20,12 @@ public:
         // A move of a small sequence changes the excess by some thousandths of the makespan.
         const double hot = 4e-3 * target_;
         const double cold = 2e-5 * target_;
-        const double cooling = std::pow(cold / hot, 1.0 / static_cast<double>(moves));
-        double heat = hot;
-        for (std::int64_t move = 0; move < moves && !is_done_; ++move, heat *= cooling) {
-            const double allowance = -heat * std::log(1 - random_.uniform());
+        for (std::int64_t move = 0; move < moves && !is_done_; ++move) {
+            // Thresholds drawn evenly, falling with the third power: only exact arithmetic decides,
+            // so no mathematical library can lead the search elsewhere.
+            const double left = static_cast<double>(moves - move) / static_cast<double>(moves);
+            const double allowance =
+                2 * random_.uniform() * (cold + (hot - cold) * left * left * left);
             if (random_.uniform() < kBinMoves) {
                 try_bins(allowance);
             } else {
@@ -141,9 +142,7 @@ private:
         const std::size_t none = draft_.bins().size();
         const std::size_t moved = draw_single(from);
         const std::size_t back = random_.uniform() < 0.8 ? draw_single(to) : none;
-        if (from == to || moved == none ||
-            draft_.problem().topology.slowest({static_cast<int>(from)}) !=
-                draft_.problem().topology.slowest({static_cast<int>(to)})) {
+        if (from == to || moved == none || speed(from) != speed(to)) {
             return;
         }
         const double more =
@@ -206,11 +205,15 @@ private:
         }
     }
 
+    double speed(std::size_t rank) const {
+        return draft_.problem().topology.speed(static_cast<int>(rank));
+    }
+
     Load load_of_sequence(std::int32_t sequence) const {
         return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)].tokens);
     }
 
-    static constexpr double kBinMoves = 0.15;
+    static constexpr double kBinMoves = 0.25;
     static constexpr std::size_t kNowhere = ~std::size_t{0};
 
     Draft draft_;

@@ -1,5 +1,5 @@
-// Local search on a draft: annealing with a fixed number of moves, so that the same draft gives the
-// same plan on every machine.
+// Local search on a draft: annealing with a fixed number of moves, decided by exact arithmetic, so
+// that the same draft gives the same plan on every machine.
 #pragma once
 
 #include <cstdint>

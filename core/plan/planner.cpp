@@ -9,12 +9,18 @@
 namespace dcp::plan {
 
 std::vector<std::string> planner_names() {
-    return {"dcp", "bucket", "packed", "random"};
+    return {"dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random"};
 }
 
 std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOptions& options) {
     if (name == "dcp") {
-        return std::make_unique<DcpPlanner>();
+        return std::make_unique<DcpPlanner>(options.effort);
+    }
+    if (name == "dcp-inter") {
+        return std::make_unique<InterPlanner>();
+    }
+    if (name == "dcp-intra") {
+        return std::make_unique<IntraPlanner>();
     }
     if (name == "bucket") {
         return std::make_unique<BucketPlanner>();

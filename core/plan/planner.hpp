@@ -1,5 +1,7 @@
 // Lengths in, plan out. Pure: no clock, no files, no randomness but the seed; the same problem
-// gives the same plan on every machine.
+// gives the same plan again. On another machine too as far as logarithms and exponentials agree
+// there in the last bit (bandwidths between listed degrees and the bound need them); one rank plans
+// for all.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,14 @@ public:
     virtual Plan plan(const Problem& problem) const = 0;
 };
 
+// How long a planner that searches may think, in tries and moves: what it finds does not depend on
+// how fast the machine is. kFast is for a plan that somebody waits for, kBackground for one that is
+// made while the iteration before runs.
+enum class Effort : std::uint8_t { kFast, kBackground };
+
 struct PlannerOptions {
     std::uint64_t seed = 0;  // of planners that draw
+    Effort effort = Effort::kBackground;
 };
 
 // ConfigError for an unknown name lists the known ones.

@@ -23,11 +23,31 @@ public:
     Plan plan(const Problem& problem) const override;
 };
 
+// The paper's: the best SP degree and batch size of every length class, groups of those degrees
+// that fill the world, micro-batches accumulated so that groups finish together. Full recompute.
+class InterPlanner final : public Planner {
+public:
+    std::string_view name() const override { return "dcp-inter"; }
+    Plan plan(const Problem& problem) const override;
+};
+
+// The paper's second: the same with as little recompute as memory allows, and degrees and batch
+// sizes chosen with that.
+class IntraPlanner final : public Planner {
+public:
+    std::string_view name() const override { return "dcp-intra"; }
+    Plan plan(const Problem& problem) const override;
+};
+
 // Ours: the shortest of many constructions after local search. Deterministic, with the lower bound.
 class DcpPlanner final : public Planner {
 public:
+    explicit DcpPlanner(Effort effort) : effort_(effort) {}
     std::string_view name() const override { return "dcp"; }
     Plan plan(const Problem& problem) const override;
+
+private:
+    Effort effort_;
 };
 
 // Any valid plan, drawn: groups of ranks near and far, all strategies, depths and orders. For tests

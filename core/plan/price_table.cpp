@@ -20,6 +20,9 @@ struct Corner {
 
 // The corners of the lower left hull: a + lambda b with lambda >= 0 has its least value at one.
 void keep_hull(std::vector<Corner>& corners) {
+    if (corners.size() < 2) {
+        return;
+    }
     std::sort(corners.begin(), corners.end(), [](const Corner& a, const Corner& b) {
         return a.share != b.share ? a.share < b.share : a.work < b.work;
     });
@@ -166,6 +169,10 @@ PriceTable WayFinder::table(double makespan,
     const std::size_t size = lengths.tokens.size();
     std::vector<std::vector<Way>> found(size);
     std::vector<std::vector<Corner>> corners(size);
+    for (std::size_t i = 0; i < size; ++i) {
+        found[i].reserve(slots.size());
+        corners[i].reserve(depths_.size());
+    }
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
         // Where a slot stands for fewer micro-batches too, one alone may last longest.
         const int count = slots[slot].stands_for_fewer ? 1 : slots[slot].count;

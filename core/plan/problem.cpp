@@ -166,6 +166,10 @@ int leanest_depth(const Problem& problem, const Load& load, int degree) {
 }
 
 void require_all_fit(const Problem& problem) {
+    // What holds the longest holds every other.
+    if (least_need(problem, load_of(problem.longest())).bytes <= problem.memory_budget_bytes) {
+        return;
+    }
     const auto require_fit = [&](const Sequence& sequence, const std::string& who) {
         const Need need = least_need(problem, load_of(sequence.tokens));
         if (need.bytes <= problem.memory_budget_bytes) {

@@ -1,4 +1,4 @@
-// What a planner is given. The same problem gives the same plan on every machine.
+// What a planner is given.
 #pragma once
 
 #include <cstdint>

@@ -19,13 +19,11 @@ bool Topology::obeys_node_rule(const std::vector<int>& world_ranks) const {
 }
 
 double Topology::slowest(const std::vector<int>& world_ranks) const {
-    double speed = speeds.empty() ? 1.0 : speeds[static_cast<std::size_t>(world_ranks.front())];
-    if (!speeds.empty()) {
-        for (const int rank : world_ranks) {
-            speed = std::min(speed, speeds[static_cast<std::size_t>(rank)]);
-        }
+    double least = speed(world_ranks.front());
+    for (const int rank : world_ranks) {
+        least = std::min(least, speed(rank));
     }
-    return speed;
+    return least;
 }
 
 }  // namespace dcp::plan

@@ -4,6 +4,7 @@
 // can hold p ranks, ceil(p / ranks_per_node). Inside those nodes any ranks may form a group.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace dcp::plan {
@@ -23,6 +24,9 @@ struct Topology {
     // degree from 1 to `ranks` does: full nodes first, then the last one.
     bool obeys_node_rule(const std::vector<int>& world_ranks) const;
 
+    double speed(int world_rank) const {
+        return speeds.empty() ? 1.0 : speeds[static_cast<std::size_t>(world_rank)];
+    }
     double slowest(const std::vector<int>& world_ranks) const;
 };
 

@@ -154,7 +154,7 @@ void Trainer::run_step(const GlobalBatch& batch,
                        comm::Communicator& group,
                        IterationReport& report) {
     const auto start = Clock::now();
-    const double talked_before = group.traffic().total().seconds;
+    const comm::Traffic::Entry before = group.traffic().total();
     if (group.group_size() > 1) {
         group.barrier(queue_);  // so that waiting for late peers is not taken for communication
     }
@@ -184,7 +184,9 @@ void Trainer::run_step(const GlobalBatch& batch,
               attention);
     }
     report.flops += model_->training_flops(lengths) / group.group_size();
-    const double talked = group.traffic().total().seconds - talked_before - waited;
+    const comm::Traffic::Entry after = group.traffic().total();
+    const double talked = after.seconds - before.seconds - waited;
+    report.sent_bytes += static_cast<double>(after.sent_bytes - before.sent_bytes);
     report.wait_seconds += waited;
     report.communication_seconds += group.group_size() > 1 ? talked : 0;
     report.busy_seconds += seconds_since(start) - waited;
@@ -194,12 +196,14 @@ void Trainer::run_step(const GlobalBatch& batch,
 void Trainer::reduce_report(IterationReport& report) {
     comm::Communicator& world = *world_.all;
     report.flops = sum_of_all(queue_, world, report.flops);
+    report.sent_bytes = sum_of_all(queue_, world, report.sent_bytes);
     report.peak_bytes = static_cast<std::int64_t>(
         -smallest_of_all(queue_, world, -static_cast<double>(report.peak_bytes)));
     const auto steps = comm::all_gather_value(queue_, world, report.steps_seconds);
     const auto busy = comm::all_gather_value(queue_, world, report.busy_seconds);
     const auto talked = comm::all_gather_value(queue_, world, report.communication_seconds);
     report.makespan_seconds = *std::max_element(steps.begin(), steps.end());
+    report.exchange_seconds = *std::max_element(talked.begin(), talked.end());
     std::vector<double> computing;
     for (std::size_t rank = 0; rank < busy.size(); ++rank) {
         report.imbalance_ratio +=

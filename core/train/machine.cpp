@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <thread>
 
 #include <sched.h>
 
@@ -13,27 +12,29 @@
 
 namespace dcp::train {
 
-int available_processors(int ranks_on_node) {
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    int processors = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
+int available_processors(int ranks_on_node, int processors) {
+    if (processors == 0) {
+        cpu_set_t mask;
+        CPU_ZERO(&mask);
+        processors = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
+    }
     std::ifstream limit(
         "/sys/fs/cgroup/cpu.max");  // "QUOTA PERIOD" in microseconds, or "max PERIOD"
     double quota = 0;
     double period = 0;
     if (limit >> quota >> period && period > 0) {
-        processors = std::min(processors, static_cast<int>(std::ceil(quota / period)));
+        processors =
+            std::min(processors, static_cast<int>(std::ceil(quota / period / ranks_on_node)));
     }
-    // A launcher that binds each rank has divided the processors already.
-    const bool is_bound = processors < static_cast<int>(std::thread::hardware_concurrency());
-    return std::max(is_bound ? processors : processors / ranks_on_node, 1);
+    return std::max(processors, 1);
 }
 
 Machine resolve_machine(config::Device device,
                         config::ComputeType dtype,
                         std::int64_t threads,
                         std::int64_t budget_bytes,
-                        int ranks_on_node) {
+                        int ranks_on_node,
+                        int processors) {
     if (device == config::Device::kCuda) {
         throw UnsupportedError(
             "run.device is cuda, but this build has no CUDA backend: set run.device to cpu or "
@@ -41,7 +42,7 @@ Machine resolve_machine(config::Device device,
     }
     Machine machine;
     machine.threads =
-        threads > 0 ? static_cast<int>(threads) : std::max(1, available_processors(ranks_on_node));
+        threads > 0 ? static_cast<int>(threads) : available_processors(ranks_on_node, processors);
     machine.budget_bytes =
         budget_bytes > 0 ? budget_bytes : default_host_budget_bytes() / ranks_on_node;
     const bool has_bf16 = kernels::supports_dtype(Queue::cpu(1), DType::kBFloat16);

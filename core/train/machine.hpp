@@ -21,10 +21,11 @@ Machine resolve_machine(config::Device device,
                         config::ComputeType dtype,
                         std::int64_t threads,
                         std::int64_t budget_bytes,
-                        int ranks_on_node = 1);
+                        int ranks_on_node = 1,
+                        int processors = 0);
 
-// Processors for each of `ranks_on_node` processes like this one: its affinity mask, less where the
-// control group allows less time.
-int available_processors(int ranks_on_node = 1);
+// `processors` that a rank can count on (0: its affinity mask), less where the control group gives
+// the node's ranks less time together.
+int available_processors(int ranks_on_node = 1, int processors = 0);
 
 }  // namespace dcp::train

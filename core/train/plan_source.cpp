@@ -11,10 +11,14 @@
 #include "core/data/packing.hpp"
 #include "core/plan/codec.hpp"
 #include "core/plan/validate.hpp"
+#include "core/train/cost_source.hpp"
 
 namespace dcp::train {
 
 namespace {
+
+// A search that takes about a second stays hidden behind an iteration that is longer than this.
+constexpr double kLongIterationSeconds = 10;
 
 using Clock = std::chrono::steady_clock;
 
@@ -22,35 +26,11 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// `any`, `pow2`, or a list such as "[1, 2, 4]"; only what the world can hold.
-std::vector<int> allowed_degrees(const std::string& text, int ranks) {
-    if (text == "any") {
-        return plan::any_degrees(ranks);
-    }
-    if (text == "pow2") {
-        return plan::power_of_two_degrees(ranks);
-    }
-    std::vector<int> degrees;
-    int number = 0;
-    for (const char letter : text) {
-        if (letter >= '0' && letter <= '9') {
-            number = 10 * number + (letter - '0');
-        } else if (number > 0) {
-            degrees.push_back(number);
-            number = 0;
-        }
-    }
-    if (number > 0) {
-        degrees.push_back(number);
-    }
-    std::sort(degrees.begin(), degrees.end());
-    std::erase_if(degrees, [&](int degree) { return degree > ranks; });
-    if (degrees.empty()) {
-        throw ConfigError(fmt::format(
-            "planner.degrees is {}, but there {} {} rank{}: allow a degree of at most that", text,
-            ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s"));
-    }
-    return degrees;
+// planner.degrees as the configuration holds it, "[1, 2]" included; only what the world can hold.
+std::vector<int> allowed_degrees(std::string text, int ranks) {
+    std::erase_if(text,
+                  [](char letter) { return letter == '[' || letter == ']' || letter == ' '; });
+    return parse_degrees(text, ranks, "planner.degrees");
 }
 
 // Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
@@ -128,9 +108,15 @@ PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& 
     if (world_.size() == 1 && !is_random) {
         planned.plan = pack_here(batch);
     } else {
-        const plan::PlannerOptions options{
-            .seed = static_cast<std::uint64_t>(config_.run.seed + iteration)};
-        planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem(batch));
+        plan::PlannerOptions options{
+            .seed = static_cast<std::uint64_t>(config_.run.seed + iteration),
+            .effort = plan::Effort::kFast};
+        const plan::Problem problem = this->problem(batch);
+        planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem);
+        if (planned.plan.makespan_seconds > kLongIterationSeconds) {
+            options.effort = plan::Effort::kBackground;
+            planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem);
+        }
     }
     if (!is_random) {
         for (plan::Step& step : planned.plan.steps) {

@@ -35,6 +35,8 @@ std::string to_json(const IterationReport& report, const Arena& arena) {
                                   {"imbalance_ratio", report.imbalance_ratio},
                                   {"busy_fraction_mean", report.busy_fraction_mean},
                                   {"busy_fraction_variance", report.busy_fraction_variance},
+                                  {"sent_bytes", report.sent_bytes},
+                                  {"exchange_seconds", report.exchange_seconds},
                                   {"plan_seconds", report.plan_seconds},
                                   {"plan_exposed_seconds", report.plan_exposed_seconds}};
     for (const auto& [degree, steps] : report.steps_by_degree) {
@@ -55,11 +57,11 @@ std::string samples_to_json(const IterationReport& report) {
         .dump();
 }
 
-Console::Console(std::int64_t iterations, double peak_flops_per_second, bool speaks)
+Console::Console(std::int64_t iterations, double peak_flops_per_second, const World& world)
     : iterations_(iterations),
       peak_flops_per_second_(peak_flops_per_second),
-      speaks_(speaks),
-      is_terminal_(isatty(STDOUT_FILENO) == 1) {}
+      speaks_(world.is_first()),
+      is_terminal_(world.size() == 1 && isatty(STDOUT_FILENO) == 1) {}
 
 void Console::line(const std::string& text) const {
     if (!speaks_) {
@@ -74,17 +76,16 @@ std::string Console::eta(const IterationReport& report) const {
     return format_seconds(mean_seconds * static_cast<double>(iterations_ - report.iteration));
 }
 
-// "  plan 9 steps, SP 1: 6, 2: 3, imbalance 4 %": only where there was something to plan.
+// "  plan 6 x SP 1, 3 x SP 2  imbalance 4 %": only where there was something to plan.
 std::string Console::describe_plan(const IterationReport& report) {
     if (report.num_ranks == 1) {
         return "";
     }
     std::string degrees;
     for (const auto& [degree, steps] : report.steps_by_degree) {
-        degrees += fmt::format("{}{}: {}", degrees.empty() ? "" : ", ", degree, steps);
+        degrees += fmt::format("{}{} x SP {}", degrees.empty() ? "" : ", ", steps, degree);
     }
-    return fmt::format("  plan {} steps, SP {}, imbalance {:.0f} %", report.micro_batches, degrees,
-                       100 * report.imbalance_ratio);
+    return fmt::format("  plan {}  imbalance {:.0f} %", degrees, 100 * report.imbalance_ratio);
 }
 
 void Console::iteration(const IterationReport& report) {

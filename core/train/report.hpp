@@ -12,6 +12,7 @@
 #include "core/base/arena.hpp"
 #include "core/base/queue.hpp"
 #include "core/plan/plan.hpp"
+#include "core/train/world.hpp"
 
 namespace dcp::train {
 
@@ -42,6 +43,8 @@ struct IterationReport {
     double imbalance_ratio = 0;     // mean over ranks of idle time / makespan
     double busy_fraction_mean = 0;  // of the time that ranks compute / makespan
     double busy_fraction_variance = 0;
+    double sent_bytes = 0;        // by the ranks of steps to each other
+    double exchange_seconds = 0;  // of the rank that spent most of its time on that
     double plan_seconds = 0;
     double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;
@@ -60,8 +63,10 @@ std::string samples_to_json(const IterationReport& report);
 // again.
 class Console {
 public:
-    // `speaks`: on one rank of the world; the others stay silent.
-    Console(std::int64_t iterations, double peak_flops_per_second, bool speaks);
+    // The first rank of the world speaks, the others are silent. The bar is for one rank alone:
+    // mpirun makes every output look like a terminal, and bars would fill the files that it goes
+    // to.
+    Console(std::int64_t iterations, double peak_flops_per_second, const World& world);
     void iteration(const IterationReport& report);
     void line(const std::string& text) const;  // anything else; ends the bar first
 

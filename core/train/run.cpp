@@ -65,15 +65,15 @@ void print_head(const Console& console,
 // The files of a run, which world rank 0 writes alone.
 class RunFiles {
 public:
-    RunFiles(const config::Config& config, const Trainer& trainer) : folder_(config.run.folder) {
+    RunFiles(const config::Config& config, const Trainer& trainer)
+        : folder_(config.run.folder), metrics_(folder_.file("metrics.jsonl")) {
         folder_.write("config.yaml", config::to_yaml(with_choices(config, trainer)));
-        metrics_.emplace(folder_.file("metrics.jsonl"));
         if (config.run.log_samples) {
             samples_.emplace(folder_.file("samples.jsonl"));
         }
     }
     void append(const IterationReport& report, const Arena& arena) {
-        metrics_->append(to_json(report, arena));
+        metrics_.append(to_json(report, arena));
         if (samples_) {
             samples_->append(samples_to_json(report));
         }
@@ -83,7 +83,7 @@ public:
 
 private:
     RunFolder folder_;
-    std::optional<LineFile> metrics_;
+    LineFile metrics_;
     std::optional<LineFile> samples_;
 };
 
@@ -94,7 +94,7 @@ public:
           trainer_(trainer),
           files_(files),
           peak_flops_per_second_(peak()),
-          console_(config.run.iterations, peak_flops_per_second_, trainer.world().is_first()) {}
+          console_(config.run.iterations, peak_flops_per_second_, trainer.world()) {}
 
     void train(bool profile_ops) {
         start();
@@ -113,7 +113,8 @@ public:
         }
         trainer_.queue().set_profile(nullptr);
         if (iteration <= config_.run.iterations) {
-            console_.line(fmt::format("stopped by {} at an iteration boundary", stop_.name()));
+            console_.line(fmt::format("stopped by {} at an iteration boundary",
+                                      stopped_by_ == SIGINT ? "SIGINT" : "SIGTERM"));
         }
         if (profiled_seconds > 0) {
             console_.line(format_profile(profile, profiled_seconds, peak_flops_per_second_));
@@ -147,10 +148,11 @@ private:
 
     // A signal may reach some ranks only, or reach them in different iterations.
     bool stop_requested() {
-        double requested = stop_.requested() ? 1 : 0;
-        comm::all_reduce_values(trainer_.queue(), *trainer_.world().all, std::span(&requested, 1),
+        double signal = stop_.received();
+        comm::all_reduce_values(trainer_.queue(), *trainer_.world().all, std::span(&signal, 1),
                                 comm::ReduceOp::kMax);
-        return requested > 0;
+        stopped_by_ = static_cast<int>(signal);
+        return stopped_by_ != 0;
     }
 
     IterationReport run_iteration(std::int64_t iteration) {
@@ -191,6 +193,7 @@ private:
     double peak_flops_per_second_;
     Console console_;
     StopSignal stop_;
+    int stopped_by_ = 0;  // the signal, on all ranks alike
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ StopSignal::StopSignal(bool speaks) {
     handler_speaks = speaks ? 1 : 0;
     struct sigaction action {};
     action.sa_handler = remember;
-    action.sa_flags = SA_RESETHAND | SA_RESTART;
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
     sigaction(SIGINT, &action, &earlier_interrupt_);
     sigaction(SIGTERM, &action, &earlier_terminate_);
 }
@@ -52,17 +52,13 @@ StopSignal::~StopSignal() {
 bool StopSignal::is_first_of_launcher() {
     constexpr std::array kRankVariables{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
     return std::all_of(kRankVariables.begin(), kRankVariables.end(), [](const char* variable) {
-        const char* rank = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+        const char* rank = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): read only
         return rank == nullptr || std::string_view(rank) == "0";
     });
 }
 
-bool StopSignal::requested() const {
-    return received_signal != 0;
-}
-
-const char* StopSignal::name() const {
-    return received_signal == SIGINT ? "SIGINT" : "SIGTERM";
+int StopSignal::received() const {
+    return received_signal;
 }
 
 }  // namespace dcp::train

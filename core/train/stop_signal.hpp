@@ -16,8 +16,7 @@ public:
     StopSignal(const StopSignal&) = delete;
     StopSignal& operator=(const StopSignal&) = delete;
 
-    bool requested() const;
-    const char* name() const;  // "SIGTERM"; meaningful when requested
+    int received() const;  // SIGINT or SIGTERM, 0 before one comes
 
 private:
     static bool is_first_of_launcher();

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <numeric>
 #include <span>
 
@@ -18,6 +19,22 @@
 
 namespace dcp::train {
 
+namespace {
+
+// Of the executable's bytes; nothing where the system does not show them.
+std::string hash_of_program() {
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    std::vector<char> block(1 << 20);
+    std::string hashes;
+    while (file.read(block.data(), static_cast<std::streamsize>(block.size())), file.gcount() > 0) {
+        const std::span read(block.data(), static_cast<std::size_t>(file.gcount()));
+        hashes += fmt::format("{:x} ", comm::hash_bytes(std::as_bytes(read)));
+    }
+    return hashes;
+}
+
+}  // namespace
+
 Trainer::Trainer(const config::Config& config, const World& world)
     : config_(config),
       world_(world),
@@ -25,7 +42,8 @@ Trainer::Trainer(const config::Config& config, const World& world)
                                config.run.dtype,
                                config.run.threads,
                                config.memory.budget,
-                               world.ranks_on_this_node())),
+                               world.ranks_on_this_node(),
+                               world.processors)),
       queue_(Queue::cpu(machine_.threads)),
       arena_(machine_.budget_bytes),
       schedule_(config.schedule, config.optimizer.lr, config.run.iterations) {
@@ -183,9 +201,13 @@ void Trainer::make_plans() {
 }
 
 void Trainer::check_ranks_agree() {
+    if (world_.size() == 1) {
+        return;
+    }
     const auto check = [&](std::string_view what, const std::string& text) {
         comm::check_all_equal(queue_, *world_.all, what, std::as_bytes(std::span(text)));
     };
+    check("the program", hash_of_program());
     check("the configuration", config::to_yaml(config_));
     check("the element type of products (run.dtype: auto)", std::string(name(machine_.compute)));
     std::string lengths;

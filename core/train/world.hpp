@@ -17,6 +17,7 @@ struct World {
     comm::Communicator* self = nullptr;    // this one alone
     comm::GroupFactory* groups = nullptr;  // makes every other
     comm::Topology topology;
+    int processors = 0;  // that this rank can count on; 0: all it may use
 
     int rank() const { return all->group_rank(); }
     int size() const { return all->group_size(); }

@@ -22,8 +22,6 @@
 namespace dcp::kernels::cpu {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634F;
-
 // How many query blocks (of all heads, in order) a unit has added to their gradients.
 struct alignas(64) Progress {
     std::atomic<std::int64_t> steps{0};

@@ -15,8 +15,6 @@
 namespace dcp::kernels::cpu {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634F;
-
 // Query blocks that a unit holds at once: the packed keys and values of one block are used that
 // often, and outputs of that many stay in the second-level cache.
 constexpr int kBlocksPerUnit = 8;

@@ -13,6 +13,8 @@
 
 namespace dcp::kernels::cpu {
 
+inline constexpr float kLog2E = 1.4426950408889634F;  // exponentials are powers of two
+
 // One block of scores. Key j is seen by query i exactly when j < keys and j <= i + diagonal.
 struct ScoreBlock {
     int keys = 0;         // not padded

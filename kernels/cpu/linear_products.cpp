@@ -84,7 +84,7 @@ void TileProduct::add(std::size_t size_idx, DType output) {
     OfRows& primitives = output == DType::kFloat32 ? to_fp32_ : to_compute_;
     try {
         const auto description = describe(kTileRows[size_idx], output, packed_);
-        primitives[size_idx].emplace(description);
+        primitives[size_idx] = dnnl::matmul(description);
         scratchpad_bytes_ = std::max(scratchpad_bytes_, description.scratchpad_desc().get_size());
     } catch (const dnnl::error& error) {
         // The layout suits the largest tile; another size may do without.
@@ -100,14 +100,14 @@ const TileProduct::OfRows& TileProduct::of(DType output) const {
 }
 
 bool TileProduct::stores(DType output) const {
-    return of(output)[0].has_value();
+    return static_cast<bool>(of(output)[0]);
 }
 
 // The largest tile that the rows fill, or the smallest that holds them all.
 std::size_t TileProduct::next_tile(std::int64_t rows, DType output) const {
     std::size_t smallest = 0;
     for (std::size_t size_idx = 0; size_idx < kTileRows.size(); ++size_idx) {
-        if (of(output)[size_idx].has_value()) {
+        if (of(output)[size_idx]) {
             smallest = size_idx;
             if (kTileRows[size_idx] <= rows) {
                 return size_idx;
@@ -154,10 +154,10 @@ void TileProduct::run(std::int64_t rows,
                                    static_cast<const std::byte*>(x) + row * x_row_bytes);
         const memory result = view(row_major(tile_rows, outer_, output),
                                    static_cast<std::byte*>(y) + row * y_row_bytes);
-        of(output)[size_idx]->execute(thread_stream(), {{DNNL_ARG_SRC, source},
-                                                        {DNNL_ARG_WEIGHTS, weights},
-                                                        {DNNL_ARG_DST, result},
-                                                        {DNNL_ARG_SCRATCHPAD, room}});
+        of(output)[size_idx].execute(thread_stream(), {{DNNL_ARG_SRC, source},
+                                                       {DNNL_ARG_WEIGHTS, weights},
+                                                       {DNNL_ARG_DST, result},
+                                                       {DNNL_ARG_SCRATCHPAD, room}});
         row += tile_rows;
     }
 }
@@ -251,7 +251,7 @@ void WeightProduct::make(std::int64_t rows, OfSteps& primitives) {
                                          row_major(kSteps[step_idx], K_, compute_),
                                          row_major(rows, K_, DType::kFloat32));
         const dnnl::matmul::primitive_desc description(product, attributes, cpu_engine());
-        primitives[step_idx].emplace(description);
+        primitives[step_idx] = dnnl::matmul(description);
         scratchpad_bytes_ = std::max(scratchpad_bytes_, description.scratchpad_desc().get_size());
     }
 }
@@ -280,10 +280,10 @@ std::int64_t WeightProduct::add_transposed(
             transpose_tile(d_y.rows(t, step), transposed);
             const memory a = view(row_major(rows, step, compute_), transposed.data());
             const memory b = view(row_major(step, K_, compute_), f_TK.rows(t, step).data());
-            primitives[step_idx]->execute(thread_stream(), {{DNNL_ARG_SRC, a},
-                                                            {DNNL_ARG_WEIGHTS, b},
-                                                            {DNNL_ARG_DST, result},
-                                                            {DNNL_ARG_SCRATCHPAD, room}});
+            primitives[step_idx].execute(thread_stream(), {{DNNL_ARG_SRC, a},
+                                                           {DNNL_ARG_WEIGHTS, b},
+                                                           {DNNL_ARG_DST, result},
+                                                           {DNNL_ARG_SCRATCHPAD, room}});
         }
     }
     return t;

@@ -9,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -48,7 +47,8 @@ public:
 
 private:
     static constexpr std::array<std::int64_t, 4> kTileRows = {kMaxRows, 64, 32, 16};
-    using OfRows = std::array<std::optional<dnnl::matmul>, kTileRows.size()>;
+    // Empty where oneDNN cannot do it.
+    using OfRows = std::array<dnnl::matmul, kTileRows.size()>;
 
     dnnl::matmul::primitive_desc describe(std::int64_t rows,
                                           DType output,
@@ -89,7 +89,7 @@ public:
 private:
     // Numbers of rows of d_y that a primitive for transposed d_y sums over.
     static constexpr std::array<std::int64_t, 5> kSteps = {512, 256, 128, 64, 32};
-    using OfSteps = std::array<std::optional<dnnl::matmul>, kSteps.size()>;
+    using OfSteps = std::array<dnnl::matmul, kSteps.size()>;
 
     void make(std::int64_t rows, OfSteps& primitives);
     std::int64_t add_transposed(const OfSteps& primitives,

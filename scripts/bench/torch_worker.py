@@ -115,4 +115,5 @@ def main():
               sys.stdout)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -69,6 +69,11 @@ def write_dataset(prefix, documents):
         + struct.pack(f"<{count + 1}q", *range(count + 1)))
 
 
+def write_tiny_dataset(prefix, document_bytes):
+    write_dataset(prefix, [[*sentences(n, n).encode(), END_OF_DOCUMENT] for n in document_bytes])
+    return prefix
+
+
 def read_json_lines(path):
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
@@ -88,9 +93,7 @@ class CommandLineTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="dcp-test-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.dataset = cls.folder / "text"
-        write_dataset(cls.dataset, [[*sentences(n, n).encode(), END_OF_DOCUMENT]
-                                    for n in cls.document_bytes])
+        cls.dataset = write_tiny_dataset(cls.folder / "text", cls.document_bytes)
         cls.config = cls.folder / "tiny.yaml"
         cls.config.write_text(TINY_CONFIG.format(dataset=cls.dataset, folder=cls.folder / "run"))
 

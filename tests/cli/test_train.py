@@ -190,6 +190,25 @@ class Lifecycle(CommandLineTest):
             self.assertIn(fragment, result.stdout)
 
 
+class WaitingThreads(unittest.TestCase):
+    """OpenMP's runtime prints its settings when it is loaded: twice where dcp starts itself again."""
+
+    @staticmethod
+    def spin_counts(**chosen):
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+        result = dcp("--version", env={**environment, "OMP_DISPLAY_ENV": "VERBOSE", **chosen})
+        assert result.returncode == 0, result.stderr
+        return [line.split("=")[1].strip(" '") for line in result.stderr.splitlines()
+                if "GOMP_SPINCOUNT" in line]
+
+    def test_they_sleep_unless_the_user_says_otherwise(self):
+        self.assertEqual(self.spin_counts()[-1], "0")
+        self.assertNotEqual(self.spin_counts(OMP_WAIT_POLICY="ACTIVE"), [])
+        self.assertNotEqual(self.spin_counts(OMP_WAIT_POLICY="ACTIVE")[-1], "0")
+        self.assertEqual(self.spin_counts(GOMP_SPINCOUNT="123"), ["123"])
+
+
 class PrintConfig(CommandLineTest):
     def test_values_and_where_they_came_from(self):
         result = self.succeed("train", self.config, "--print-config", "--set", "optimizer.lr=2e-5")

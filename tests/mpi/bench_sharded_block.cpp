@@ -136,8 +136,23 @@ void compare(Bench& bench, std::int64_t tokens, std::int64_t length) {
         const std::int64_t sent = bench.group->traffic().total().sent_bytes - before;
         double degree_one = 1e9;
         double sharded = 1e9;
+        double packing = 1e9;  // shortest of a step: row copies and sums, merging, exchanges
+        double merging = 1e9;
+        double exchanging = 1e9;
         for (int run = 0; run < 12; ++run) {
             degree_one = std::min(degree_one, bench.seconds([&] { alone.run(); }));
+            OpProfile profile;
+            bench.queue.set_profile(&profile);
+            const double exchanged = bench.group->traffic().total().seconds;
+            step.run();
+            exchanging = std::min(exchanging, bench.group->traffic().total().seconds - exchanged);
+            bench.queue.set_profile(nullptr);
+            const auto spent = [&](std::string_view op) {
+                const auto entry = profile.entries().find(op);
+                return entry == profile.entries().end() ? 0 : entry->second.seconds;
+            };
+            packing = std::min(packing, spent("sum_rows"));
+            merging = std::min(merging, spent("attention_merge"));
             sharded = std::min(sharded, bench.seconds([&] {
                 for (int pack = 0; pack < p; ++pack) {
                     step.run();
@@ -147,9 +162,11 @@ void compare(Bench& bench, std::int64_t tokens, std::int64_t length) {
         if (speaks) {
             fmt::print(
                 "{} tokens in sequences of {}, {}: degree 1 {:.1f} ms; ulysses {} x ring {} "
-                "{:.1f} ms ({:+.1f} %), {:.2f} MB sent by a rank in one step\n",
+                "{:.1f} ms ({:+.1f} %); in one step {:.2f} MB sent by a rank, exchanges {:.2f} ms, "
+                "packing {:.2f} ms, merging {:.2f} ms\n",
                 tokens, length, name(bench.dtype), degree_one * 1e3, u, p / u, sharded * 1e3,
-                (sharded / degree_one - 1) * 100, static_cast<double>(sent) / 1e6);
+                (sharded / degree_one - 1) * 100, static_cast<double>(sent) / 1e6, exchanging * 1e3,
+                packing * 1e3, merging * 1e3);
         }
     }
 }

@@ -25,8 +25,12 @@ using test::Values;
 
 namespace {
 
+// The ranks that share a step: all of the world unless others are given.
 struct World {
-    std::unique_ptr<comm::Communicator> group = test::session().make_world();
+    explicit World(std::unique_ptr<comm::Communicator> ranks = test::session().make_world())
+        : group(std::move(ranks)) {}
+
+    std::unique_ptr<comm::Communicator> group;
     Queue queue = Queue::cpu(1);
     Arena arena{std::int64_t{1} << 30};
     int rank = group->group_rank();
@@ -240,9 +244,9 @@ constexpr AttentionShape kTwelveHeads = {.heads = 12, .kv_heads = 12, .head_dim 
 TEST_CASE("Any split of a degree gives the attention of one rank", "[mpi]") {
     World world;
     const std::vector<Lengths> packs = {
-        {1},     {7},           {2, 1},        {3, 5}, {1, 1, 1, 1, 1}, {1, 1000}, {698},
-        {4, 12}, {31, 33, 257}, {64, 1, 2, 3}, {},     {5, 0, 6},
+        {1}, {7}, {2, 1}, {3, 5}, {1, 1, 1, 1, 1}, {4, 12}, {64, 1, 2, 3}, {}, {5, 0, 6},
     };
+    const std::vector<Lengths> long_packs = {{1, 1000}, {698}, {31, 33, 257}};
     for (const bool causal : {true, false}) {
         for (const std::int64_t kv_heads : {12, 6, 3}) {
             AttentionShape shape = kTwelveHeads;
@@ -251,6 +255,10 @@ TEST_CASE("Any split of a degree gives the attention of one rank", "[mpi]") {
             for (std::size_t i = 0; i < packs.size(); ++i) {
                 check_equal(world, packs[i], shape, 10 * i);
             }
+        }
+        for (std::size_t i = 0; i < long_packs.size(); ++i) {
+            const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 8, .causal = causal};
+            check_equal(world, long_packs[i], shape, 200 + 10 * i);
         }
     }
 }
@@ -279,6 +287,18 @@ TEST_CASE("Random packs", "[mpi]") {
         shape.causal = below(3) > 0;
         check_equal(world, lengths, shape, 1000 + round);
     }
+}
+
+TEST_CASE("A group that is a part of the world", "[mpi]") {
+    if (test::session().world_size() < 3 || test::session().world_rank() == 1) {
+        return;
+    }
+    std::vector<int> ranks = {0};
+    for (int rank = 2; rank < test::session().world_size(); ++rank) {
+        ranks.push_back(rank);
+    }
+    World world(test::session().group_factory().make_group(ranks, 0));
+    check_equal(world, {100, 3, 17}, {.heads = 4, .kv_heads = 2, .head_dim = 8}, 9);
 }
 
 TEST_CASE("A long sequence of odd length", "[mpi]") {

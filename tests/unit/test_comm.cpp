@@ -463,5 +463,5 @@ TEST_CASE("many processes that each see one rank are told how to start", "[unit]
                       Contains("16 processes") && Contains("mpirun of that MPI"));
     CHECK_THROWS_WITH(check_launcher(1, {.slurm_size = 8}),
                       Contains("8 processes") && Contains("--mpi=pmix"));
-    CHECK_THROWS_AS(check_launcher(1, {.pmi_size = 2}), ConfigError);
+    CHECK_THROWS_AS(check_launcher(1, {.pmi_size = 2}), SharedConfigError);
 }

@@ -231,7 +231,7 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
         Row{"schedule: {decay_share: 0}",
             "schedule.decay_share is 0, expected a number above 0 to 1"},
         Row{"planner: {name: best}",
-            "planner.name is 'best', expected dcp, bucket, packed or random"},
+            "planner.name is 'best', expected dcp, dcp-inter, dcp-intra, bucket, packed or random"},
         Row{"planner: {cost: a.yaml}",
             "planner.cost is 'a.yaml', expected \"\" (this version plans with a cost model of its "
             "own)"},

@@ -34,7 +34,7 @@ TEST_CASE("no plan at all beats the bounds", "[unit][plan]") {
         ++count;
     }
     CHECK(count > 300);
-    WARN("of the optimum: area " << area / count << ", slots " << slots / count);
+    INFO("of the optimum: area " << area / count << ", slots " << slots / count);
     CHECK(area / count > 0.9);
     CHECK(slots / count > 0.92);
 }
@@ -44,6 +44,9 @@ TEST_CASE("no planner beats the bounds", "[unit][plan]") {
         const Problem problem = test::random_problem(seed, 16, 60);
         const double bound = lower_bounds(problem).best_seconds();
         for (const std::string& name : planner_names()) {
+            if (name == "dcp" && seed % 50 != 0) {
+                continue;  // it thinks for tens of milliseconds
+            }
             INFO("seed " << seed << ", planner " << name);
             const Plan plan = make_planner(name, {.seed = seed})->plan(problem);
             REQUIRE(bound <= plan.makespan_seconds * (1 + 1e-9));

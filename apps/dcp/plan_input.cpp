@@ -1,0 +1,138 @@
+#include "apps/dcp/plan_input.hpp"
+
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/base/errors.hpp"
+#include "core/base/rng.hpp"
+#include "core/data/sequences.hpp"
+
+namespace dcp {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kBlank = " \t\r";
+    const std::size_t begin = text.find_first_not_of(kBlank);
+    if (begin == std::string_view::npos) {
+        return {};
+    }
+    return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+std::vector<std::int64_t> read_lengths(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) {
+        throw DataError(fmt::format("{}: no such lengths file, or it cannot be read", path));
+    }
+    std::vector<std::int64_t> lengths;
+    std::string line;
+    for (std::int64_t number = 1; std::getline(file, line); ++number) {
+        const std::string_view text = trimmed(std::string_view(line).substr(0, line.find('#')));
+        if (text.empty()) {
+            continue;
+        }
+        std::int64_t tokens = 0;
+        const auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+        if (status != std::errc() || stop != text.data() + text.size() || tokens < 1) {
+            throw DataError(fmt::format(
+                "{}:{}: '{}' is not a number of tokens, 1 or more (this version plans sequences of "
+                "one dimension)",
+                path, number, text));
+        }
+        lengths.push_back(tokens);
+    }
+    if (lengths.empty()) {
+        throw DataError(fmt::format("{}: holds no length", path));
+    }
+    return lengths;
+}
+
+std::vector<std::int64_t> dataset_lengths(const std::string& prefix) {
+    const auto table =
+        data::SequenceTable::open({prefix}, std::numeric_limits<std::int64_t>::max(), 0);
+    std::vector<std::int64_t> lengths;
+    lengths.reserve(static_cast<std::size_t>(table.num_sequences()));
+    for (std::int64_t sequence = 0; sequence < table.num_sequences(); ++sequence) {
+        lengths.push_back(table.tokens(sequence));
+    }
+    if (lengths.empty()) {
+        throw DataError(fmt::format("{}: has no sequence", prefix));
+    }
+    return lengths;
+}
+
+std::vector<plan::Sequence> split(const std::vector<std::int64_t>& lengths,
+                                  std::int64_t max_tokens) {
+    std::vector<plan::Sequence> sequences;
+    for (std::int64_t left : lengths) {
+        for (; left > 0; left -= max_tokens) {
+            sequences.push_back({.id = static_cast<std::int64_t>(sequences.size()),
+                                 .tokens = std::min(left, max_tokens)});
+        }
+    }
+    return sequences;
+}
+
+// The order of training's sampler: one permutation an epoch, epochs without a gap.
+class Draw {
+public:
+    Draw(const std::vector<plan::Sequence>& all, std::uint64_t seed)
+        : all_(all), seed_(seed), order_(size(), seed, 0) {}
+
+    const plan::Sequence& peek() const { return all_[static_cast<std::size_t>(order_(position_))]; }
+    void advance() {
+        if (++position_ == size()) {
+            position_ = 0;
+            order_ = Permutation(size(), seed_, ++epoch_);
+        }
+    }
+
+private:
+    std::int64_t size() const { return static_cast<std::int64_t>(all_.size()); }
+
+    const std::vector<plan::Sequence>& all_;
+    std::uint64_t seed_;
+    std::uint64_t epoch_ = 0;
+    std::int64_t position_ = 0;
+    Permutation order_;
+};
+
+bool is_full(const BatchOptions& options,
+             const std::vector<plan::Sequence>& batch,
+             std::int64_t tokens_with_next) {
+    if (options.batch_sequences) {
+        return static_cast<std::int64_t>(batch.size()) == *options.batch_sequences;
+    }
+    return !batch.empty() && tokens_with_next > *options.batch_tokens;
+}
+
+}  // namespace
+
+std::vector<std::vector<plan::Sequence>> plan_batches(const BatchOptions& options) {
+    const std::vector<plan::Sequence> all = split(
+        options.lengths.empty() ? dataset_lengths(options.dataset) : read_lengths(options.lengths),
+        options.max_tokens.value_or(std::numeric_limits<std::int64_t>::max()));
+    if (!options.batch_sequences && !options.batch_tokens) {
+        return {all};
+    }
+    Draw draw(all, options.seed);
+    std::vector<std::vector<plan::Sequence>> batches;
+    for (std::int64_t number = 0; number < options.batches; ++number) {
+        std::vector<plan::Sequence> batch;
+        std::int64_t tokens = 0;
+        while (!is_full(options, batch, tokens + draw.peek().tokens)) {
+            batch.push_back(draw.peek());
+            tokens += draw.peek().tokens;
+            draw.advance();
+        }
+        batches.push_back(std::move(batch));
+    }
+    return batches;
+}
+
+}  // namespace dcp

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""`dcp plan` from outside: what it writes is checked here from the formulas, not by our own code."""
+
+import json
+import math
+import unittest
+
+from support import CommandLineTest
+
+COST = """\
+format: dcp-cost-1
+name: tiny
+layers: 4
+degrees: [1, 2, 4]
+ranks_per_node: 4
+recompute: true
+time: {fixed: 0.1, per_token: 1e-3, per_token_squared: 1e-6, forward_share: 0.25, per_iteration: 0.5}
+communication: {bytes_per_token: 100, bandwidth: {2: 1e6, 4: 5e5}, latency: {2: 0.01, 4: 0.03}}
+memory: {budget: 1010000, static: 10000, layer_bytes_per_token: 250, checkpoint_bytes_per_token: 50}
+"""
+
+
+def seconds(tokens, squares, p, k):
+    compute = (1e-3 * tokens + 1e-6 * squares) / p
+    comm = 0
+    if p > 1:
+        comm = 100 * tokens / (p * {2: 1e6, 4: 5e5}[p]) + {2: 0.01, 4: 0.03}[p]
+    return 0.1 + (compute + comm) * (1 + 0.25 * k / 4)
+
+
+def peak_bytes(tokens, p, k):
+    return 10000 + tokens / p * ((4 - k) * 250 + k * 50 + (250 if k > 0 else 0))
+
+
+class Plan(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.cost = self.folder / "tiny.yaml"
+        self.cost.write_text(COST, encoding="utf-8")
+        self.lengths = self.folder / "lengths.txt"
+        numbers = [1 + (i * i * 37) % 1500 for i in range(60)]
+        self.lengths.write_text("# a comment\n" + "\n".join(map(str, numbers)) + "\n",
+                                encoding="utf-8")
+        self.numbers = numbers
+        self.plans = self.folder / "plans.jsonl"
+
+    def plan(self, *more):
+        return self.succeed("plan", "--lengths", self.lengths, "--cost", self.cost, "--ranks", 8,
+                            *more).stdout
+
+    def read(self):
+        return [json.loads(line) for line in self.plans.read_text(encoding="utf-8").splitlines()]
+
+    def check(self, plan):
+        ready, busy, seen = [0.0] * 8, [0.0] * 8, []
+        for step in plan["steps"]:
+            ranks, k = step["ranks"], step["recompute_layers"]
+            lengths = [plan["sequences"][i] for i in step["sequences"]]
+            seen += step["sequences"]
+            self.assertEqual(ranks, sorted(set(ranks)))
+            self.assertEqual(len({rank // 4 for rank in ranks}), 1)
+            expected = seconds(sum(lengths), sum(n * n for n in lengths), len(ranks), k)
+            self.assertTrue(math.isclose(step["seconds"], expected, rel_tol=1e-9))
+            need = peak_bytes(sum(lengths), len(ranks), k)
+            self.assertTrue(math.isclose(step["peak_bytes"], need, rel_tol=1e-9))
+            self.assertLessEqual(need, 1010000)
+            start = max(ready[rank] for rank in ranks)
+            self.assertAlmostEqual(step["start_seconds"], start)
+            for rank in ranks:
+                ready[rank] = start + expected
+                busy[rank] += expected
+        self.assertEqual(sorted(seen), list(range(len(plan["sequences"]))))
+        makespan = max(ready) + 0.5
+        self.assertAlmostEqual(plan["makespan_seconds"], makespan)
+        self.assertAlmostEqual(plan["imbalance_ratio"],
+                               sum(max(ready) - b for b in busy) / 8 / makespan)
+        self.assertAlmostEqual(plan["tokens_per_second"], sum(plan["sequences"]) / makespan)
+        self.assertLessEqual(plan["lower_bound_seconds"], makespan * (1 + 1e-9))
+
+    def test_the_whole_file_is_one_batch_in_order(self):
+        text = self.plan("--compare", "bucket,packed,dcp", "--json", self.plans)
+        plans = self.read()
+        self.assertEqual([p["planner"] for p in plans], ["bucket", "packed", "dcp"])
+        for plan in plans:
+            self.assertEqual(plan["sequences"], self.numbers)
+            self.assertEqual((plan["batch"], plan["ranks"], plan["ranks_per_node"], plan["cost"]),
+                             (0, 8, 4, "tiny"))
+            self.check(plan)
+            self.assertIn(plan["planner"], text)
+        self.assertLessEqual(plans[2]["makespan_seconds"],
+                             min(p["makespan_seconds"] for p in plans[:2]))
+
+    def test_batches_are_drawn_once_an_epoch(self):
+        self.plan("--batch-sequences", 20, "--batches", 3, "--seed", 5, "--planner", "packed",
+                  "--json", self.plans)
+        drawn = [n for plan in self.read() for n in plan["sequences"]]
+        self.assertEqual(sorted(drawn), sorted(self.numbers))
+        self.assertNotEqual(drawn, self.numbers)
+        self.plan("--batch-tokens", 3000, "--batches", 5, "--planner", "random", "--json",
+                  self.plans)
+        for plan in self.read():
+            self.check(plan)
+            self.assertLessEqual(sum(plan["sequences"]), 3000)
+
+    def test_the_same_seed_plans_the_same(self):
+        def lines():
+            self.plan("--batch-sequences", 30, "--seed", 3, "--json", self.plans)
+            return [{**plan, "plan_seconds": 0} for plan in self.read()]
+        self.assertEqual(lines(), lines())
+
+    def test_the_command_line_beats_the_cost_file(self):
+        self.plan("--degrees", "2", "--recompute", "no", "--ranks-per-node", 2, "--max-tokens", 700,
+                  "--json", self.plans)
+        (plan,) = self.read()
+        self.assertEqual(plan["ranks_per_node"], 2)
+        self.assertEqual(max(plan["sequences"]), 700)
+        self.assertEqual(sum(plan["sequences"]), sum(self.numbers))
+        for step in plan["steps"]:
+            self.assertEqual((len(step["ranks"]), step["recompute_layers"]), (2, 0))
+
+    def test_datasets_and_traces(self):
+        trace = self.folder / "trace.json"
+        self.succeed("plan", "--dataset", self.dataset, "--cost", self.cost, "--ranks", 4, "--json",
+                     self.plans, "--trace", trace)
+        (plan,) = self.read()
+        self.assertEqual(sorted(plan["sequences"]), sorted(self.document_bytes))
+        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        self.assertEqual(len(slices), sum(len(step["ranks"]) for step in plan["steps"]))
+
+    def test_checks_its_own_files_and_finds_a_fault(self):
+        self.plan("--compare", "packed,dcp", "--json", self.plans)
+        said = self.succeed("plan", "--check", self.plans, "--cost", self.cost).stdout
+        self.assertIn("2 plans, all valid", said)
+        first, second = self.read()
+        second["steps"][0]["seconds"] *= 1.001
+        self.plans.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n",
+                              encoding="utf-8")
+        self.refuse(2, ["plans.jsonl:2: plan step 0: seconds"], "plan", "--check", self.plans, "--cost",
+                    self.cost)
+
+    def test_bad_input_is_named(self):
+        base = ("plan", "--cost", self.cost, "--ranks", 4)
+        self.refuse(2, ["needs --lengths FILE or --dataset"], *base)
+        self.refuse(2, ["needs --ranks"], "plan", "--cost", self.cost, "--lengths", self.lengths)
+        self.refuse(2, ["unknown planner 'best'; known: dcp"], *base, "--lengths", self.lengths,
+                    "--planner", "best")
+        self.refuse(2, ["--degrees is '4,2'"], *base, "--lengths", self.lengths, "--degrees", "4,2")
+        self.refuse(2, ["no such lengths file"], *base, "--lengths", self.folder / "nowhere")
+        bad = self.folder / "bad.txt"
+        bad.write_text("5\n3x9\n", encoding="utf-8")
+        self.refuse(2, ["bad.txt:2: '3x9'"], *base, "--lengths", bad)
+        bad.write_text("9000000\n", encoding="utf-8")
+        self.refuse(2, ["sequence 0 (id 0) of 9000000 tokens fits nowhere"], *base, "--lengths", bad)
+
+
+if __name__ == "__main__":
+    unittest.main()
