@@ -60,7 +60,10 @@ void run(const Arguments& arguments) {
     const DType stored = arguments.dtype == "bf16" ? DType::kBFloat16 : DType::kFloat32;
     model::save_weights(arguments.out, weights.config(), read, {.stored = stored});
     const config::ModelConfig& m = weights.config().model;
-    if (m.hidden % m.heads != 0) {
+    const bool is_llama = m.norm == config::NormKind::kRmsNorm &&
+                          m.positions == config::Positions::kRope &&
+                          m.activation == config::Activation::kSwiGlu && m.causal;
+    if (is_llama && m.hidden % m.heads != 0) {
         fmt::print(stderr,
                    "dcp: warning: transformers will refuse {}: hidden {} is not a multiple of "
                    "heads {} (docs/weights.md)\n",

@@ -156,6 +156,18 @@ class Lifecycle(CommandLineTest):
         self.assertEqual([line["iteration"] for line in lines], list(range(1, len(lines) + 1)))
         self.succeed("eval", "--weights", folder / "weights", "--dataset", self.dataset)
 
+    def test_export_warns_of_what_transformers_refuses(self):
+        folder = self.folder / "odd"
+        self.train(folder, "run.iterations=0", "model.heads=6", "model.head_dim=8")
+        warning = self.succeed("export", "--run", folder, "--out", self.folder / "odd-out").stderr
+        self.assertIn("hidden 32 is not a multiple of heads 6", warning)
+
+    def test_documents_need_not_be_split(self):
+        whole = self.train(self.folder / "whole", "data.max_tokens=2147483648",
+                           "run.iterations=2", "data.validation_documents=2")
+        self.assertEqual(len(whole), 2)
+        self.succeed("eval", "--weights", self.folder / "whole/weights", "--dataset", self.dataset)
+
     def test_two_runs_in_one_folder(self):
         folder = self.folder / "shared"
         with subprocess.Popen([DCP, "train", str(self.config), "--set", f"run.folder={folder}",

@@ -264,7 +264,10 @@ TEST_CASE("folders that hold no weights, or other files", "[unit][weights]") {
     const test::DatasetFolder folder;
     const ModelConfig model = small_model();
     CHECK(error_of([&] { load(folder / "none"); }) ==
-          (folder / "none") +
+          (folder / "none") + ": no such weights folder");
+    std::filesystem::create_directory(folder / "bare");
+    CHECK(error_of([&] { load(folder / "bare"); }) ==
+          (folder / "bare") +
               ": no readable config.json in it, so not a weights folder (config.json and "
               "model.safetensors)");
     save(folder / "w", model, random_weights(model), {DType::kFloat32, 1000});

@@ -100,8 +100,10 @@ TEST_CASE("what another program wrote is read, of every floating type", "[unit][
     CHECK(read(file, "e").empty());
     CHECK(read(file, "s") == std::vector<float>{7.0F});
     CHECK(file.tensors().at("f").shape == std::vector<std::int64_t>{1, 2});
-    CHECK_THROWS_WITH(read(file, "i"),
-                      "tensor 'i' has dtype I64; weights can be read from F32, BF16, F16 and F64");
+    CHECK_THROWS_WITH(
+        read(file, "i"),
+        Catch::EndsWith("a.safetensors: tensor 'i' has dtype I64; weights can be read from "
+                        "F32, BF16, F16 and F64"));
     std::vector<float> wrong(3);
     CHECK_THROWS_AS(read_as_float(file.tensors().at("f"), "f", wrong), ShapeError);
 }
