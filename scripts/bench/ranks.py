@@ -162,6 +162,11 @@ def median(values):
     return statistics.median(values)
 
 
+def describe(plan):
+    """As on dcp's console."""
+    return ", ".join(f"{n} x SP {degree}" for degree, n in plan["steps_by_degree"].items())
+
+
 def print_comparison(rows):
     print("\nmedians an iteration; ratio: how many times faster the ranks are (above 1 is faster), "
           "and in brackets\nthe lowest and highest of single rounds")
@@ -176,7 +181,7 @@ def print_comparison(rows):
                   f"{median(side.processor) / median(many.processor):16.2f}")
         plan = many.plans[-1]
         print(f"{'':12}{len(batch.lengths)} sequences, {sum(batch.lengths)} tokens, longest "
-              f"{max(batch.lengths)}; SP degree: steps {plan['steps_by_degree']}; imbalance "
+              f"{max(batch.lengths)}; plan {describe(plan)}; imbalance "
               f"{100 * median([p['imbalance_ratio'] for p in many.plans]):.0f} %; planning "
               f"{1e3 * median([p['plan_seconds'] for p in many.plans]):.0f} ms, of which "
               f"{1e3 * median([p['plan_exposed_seconds'] for p in many.plans]):.1f} ms in the way")
