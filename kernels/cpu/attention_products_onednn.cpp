@@ -1,7 +1,10 @@
 // Block products by oneDNN, for processors with AMX.
 //
 // A primitive is made once for each set of sizes, for one thread, and is then run by many threads
-// at a time, each with memory objects of its own.
+// at a time, each with memory objects and scratch memory of its own: oneDNN's own scratch memory is
+// that of the thread that made a primitive, and other threads would run out of it.
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -21,6 +24,7 @@ struct Kernel {
     Memory::desc a;
     Memory::desc b;
     Memory::desc c;
+    Memory::desc scratchpad;
     dnnl::matmul product;
 };
 
@@ -35,18 +39,31 @@ public:
             };
             std::unordered_map<int, Memory> made{{DNNL_ARG_SRC, make(kernel.a)},
                                                  {DNNL_ARG_WEIGHTS, make(kernel.b)},
-                                                 {DNNL_ARG_DST, make(kernel.c)}};
+                                                 {DNNL_ARG_DST, make(kernel.c)},
+                                                 {DNNL_ARG_SCRATCHPAD, make(kernel.scratchpad)}};
             found = operands_.emplace(&kernel, std::move(made)).first;
+            // Kept for the life of the thread; the largest of a bounded set of kernels.
+            scratch_.resize(std::max(scratch_.size(), kernel.scratchpad.get_size() + kAlignment));
         }
         auto& operands = found->second;
         operands.at(DNNL_ARG_SRC).set_data_handle(const_cast<void*>(a));
         operands.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<void*>(b));
         operands.at(DNNL_ARG_DST).set_data_handle(c);
+        operands.at(DNNL_ARG_SCRATCHPAD).set_data_handle(aligned_scratch());
         const OneThread one_thread;
         kernel.product.execute(stream_, operands);
     }
 
 private:
+    static constexpr std::size_t kAlignment = 64;
+
+    void* aligned_scratch() {
+        void* place = scratch_.data();
+        std::size_t room = scratch_.size();
+        return std::align(kAlignment, 0, place, room);
+    }
+
+    std::vector<std::byte> scratch_ = std::vector<std::byte>(kAlignment);
     dnnl::stream stream_{cpu_engine()};
     std::unordered_map<const Kernel*, std::unordered_map<int, Memory>> operands_;
 };
@@ -78,6 +95,7 @@ private:
         const Memory::desc b({sizes.k, sizes.n}, type, {sizes.row_b, 1});
         const Memory::desc c({sizes.m, sizes.n}, Memory::data_type::f32, {sizes.row_c, 1});
         dnnl::primitive_attr attributes;
+        attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
         if (sizes.add) {
             dnnl::post_ops sum;
             sum.append_sum(1.0F);
@@ -85,7 +103,8 @@ private:
         }
         const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes,
                                                        cpu_engine());
-        kernels_.push_back(std::make_unique<Kernel>(Kernel{a, b, c, dnnl::matmul(description)}));
+        kernels_.push_back(std::make_unique<Kernel>(
+            Kernel{a, b, c, description.scratchpad_desc(), dnnl::matmul(description)}));
         return {call_kernel, kernels_.back().get()};
     }
 

@@ -7,6 +7,7 @@
 
 #include <omp.h>
 
+#include "core/base/errors.hpp"
 #include "kernels/cpu/linear_transpose.hpp"
 
 namespace dcp::kernels::cpu {
@@ -180,7 +181,15 @@ dnnl::matmul make_transposed_product(DType compute) {
     add_to_c.append_sum();
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(add_to_c);
-    return dnnl::matmul({{a_transposed, b, c}, attributes, cpu_engine()});
+    // oneDNN's own scratch memory belongs to the thread that makes a primitive, and others run this
+    // one. A general product that adds in its own result needs none; where one did, it would be
+    // wrong on other threads, so that is an error at the start.
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::matmul::primitive_desc description({a_transposed, b, c}, attributes, cpu_engine());
+    if (description.scratchpad_desc().get_size() > 0) {
+        throw UnsupportedError("oneDNN's general matrix product wants scratch memory here");
+    }
+    return dnnl::matmul(description);
 }
 
 const dnnl::matmul& transposed_product(DType compute) {
