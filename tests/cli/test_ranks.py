@@ -263,6 +263,9 @@ class Signals(RanksTest):
 
     def check_stopped(self, folder, output, name):
         self.assertIn(f"stopped by {name}", output)
+        self.check_files(folder)
+
+    def check_files(self, folder):
         lines = read_json_lines(folder / "metrics.jsonl")
         self.assertEqual([line["iteration"] for line in lines], list(range(1, len(lines) + 1)))
         self.succeed("eval", "--weights", folder / "weights", "--dataset", self.dataset)
@@ -287,8 +290,9 @@ class Signals(RanksTest):
                 with self.start(3, folder) as process:
                     self.wait_for_lines(process, folder / "metrics.jsonl", 3)
                     process.send_signal(number)  # `timeout` passes it on
-                    output, _ = process.communicate(timeout=30)
-                self.check_stopped(folder, output, "SIGTERM")
+                    process.communicate(timeout=30)
+                # Once it ends, mpirun does not pass on all that its ranks say.
+                self.check_files(folder)
 
     def kill_one(self, index, generator):
         ranks = generator.choice((2, 3, 4))
