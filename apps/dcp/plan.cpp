@@ -151,7 +151,7 @@ void run(const Options& options) {
     require_positive("--batch-tokens", options.batch.batch_tokens);
     require_positive("--batches", options.batch.batches);
     require_positive("--max-tokens", options.batch.max_tokens);
-    plan::Problem problem = problem_of(options, cost, *options.ranks);
+    plan::Problem problem = problem_of(options, cost, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;
     for (const std::string& planner : planners) {

@@ -108,7 +108,7 @@ bool is_full(const BatchOptions& options,
     if (options.batch_sequences) {
         return static_cast<std::int64_t>(batch.size()) == *options.batch_sequences;
     }
-    return !batch.empty() && tokens_with_next > *options.batch_tokens;
+    return !batch.empty() && tokens_with_next > options.batch_tokens.value();
 }
 
 }  // namespace
