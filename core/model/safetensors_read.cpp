@@ -229,7 +229,9 @@ void convert_all(std::span<const std::byte> bytes, std::span<float> out, Convert
 }  // namespace
 
 std::int64_t StoredTensor::num_elems() const {
-    return static_cast<std::int64_t>(bytes.size()) / element_bytes(dtype);
+    // A dtype without a size was refused when the file was opened.
+    return static_cast<std::int64_t>(bytes.size()) /
+           std::max<std::int64_t>(element_bytes(dtype), 1);
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
