@@ -254,6 +254,9 @@ void read_as_float(const StoredTensor& tensor, const std::string& name, std::spa
         throw ShapeError(fmt::format("tensor '{}' has {} elements, asked for {}", name,
                                      tensor.num_elems(), out.size()));
     }
+    if (out.empty()) {
+        return;  // memcpy must not see the null pointer that an empty span may hold
+    }
     if (tensor.dtype == "F32") {
         std::memcpy(out.data(), tensor.bytes.data(), tensor.bytes.size());
     } else if (tensor.dtype == "BF16") {

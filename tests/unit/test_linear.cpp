@@ -253,7 +253,7 @@ TEST_CASE("linear_forward turns the first heads by their positions", "[unit][ker
         Layer layer(queue, InputKind::kRmsNorm, dtype, {77, 41, 31});
         std::vector<std::int32_t> positions;
         for (std::int32_t t = 0; t < 77; ++t) {
-            positions.push_back(t % kPositions);
+            positions.push_back(t % static_cast<std::int32_t>(kPositions));
         }
         TestTensor positions_T = int_tensor(positions);
         TestTensor y = nan_tensor(dtype, {layer.T, layer.N});
