@@ -21,7 +21,8 @@ public:
         return static_cast<std::size_t>(rng_.word(next_++) % count);
     }
     int between(int low, int high) {
-        return low + static_cast<int>(below(static_cast<std::size_t>(high - low + 1)));
+        const int count = high - low + 1;
+        return low + static_cast<int>(below(static_cast<std::size_t>(count)));
     }
     bool chance(double probability) { return rng_.uniform(next_++) < probability; }
     double uniform() { return rng_.uniform(next_++); }
@@ -91,7 +92,8 @@ std::vector<int> draw_nodes(Draws& draws,
     std::iota(nodes.begin(), nodes.end(), 0);
     draws.shuffle(nodes);
     put_first(nodes, [&](int node) {
-        const auto first = style.active.begin() + node * topology.ranks_per_node;
+        const int first_rank = node * topology.ranks_per_node;
+        const auto first = style.active.begin() + first_rank;
         const auto last = first + topology.ranks_on(node);
         return std::find(first, last, true) != last;
     });
