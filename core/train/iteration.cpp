@@ -92,7 +92,7 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     report.sequences = batch.sequences;
     report.tokens = batch.tokens;
     report.learning_rate = schedule_.learning_rate(iteration);
-    report.count_steps(plan);
+    report.read_plan(plan);
     report.num_ranks = world_.size();
 
     kernels::fill_zero(queue_, model_->gradients());

@@ -38,6 +38,11 @@ struct IterationReport {
     double wait_seconds = 0;                                                 // for peers of a step
     std::int64_t first_bad_step = std::numeric_limits<std::int32_t>::max();  // loss not finite
 
+    // Of the plan, where one was made: what it promised.
+    double predicted_makespan_seconds = 0;
+    double lower_bound_seconds = 0;   // that no plan of this batch beats
+    double predicted_peak_bytes = 0;  // of the largest step
+
     // Of all ranks.
     double makespan_seconds = 0;    // until the last rank has finished its steps
     double imbalance_ratio = 0;     // mean over ranks of idle time / makespan
@@ -49,7 +54,7 @@ struct IterationReport {
     double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;
 
-    void count_steps(const plan::Plan& plan);
+    void read_plan(const plan::Plan& plan);
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
     double flops_per_second() const { return flops / seconds; }
 };

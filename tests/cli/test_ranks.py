@@ -128,6 +128,11 @@ class SameTraining(RanksTest):
                     self.assertEqual(sum(line["steps_by_degree"].values()), line["micro_batches"])
                     self.assertTrue(0 <= line["imbalance_ratio"] < 1, line)
                 if ranks > 1:
+                    for line in metrics:
+                        self.assertGreaterEqual(line["predicted_peak_bytes"], line["peak_bytes"])
+                        self.assertGreaterEqual(line["predicted_makespan_seconds"],
+                                                0.999 * line["lower_bound_seconds"])
+                        self.assertGreater(line["lower_bound_seconds"], 0)
                     self.assertTrue(any("1" != degree for line in metrics
                                         for degree in line["steps_by_degree"]))
 
