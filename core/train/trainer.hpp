@@ -85,7 +85,7 @@ private:
                   const plan::Step& step,
                   comm::Communicator& group,
                   IterationReport& report);
-    void reduce_report(IterationReport& report);
+    void reduce_report(const plan::Plan& plan, IterationReport& report);
     void require_finite(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
 
     Trainer(const config::Config& config, std::unique_ptr<LocalWorld> local);
