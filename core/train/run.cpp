@@ -203,7 +203,14 @@ void run_training(const config::Config& config, const World& world, const TrainO
         Queue::cpu(1);  // for what ranks tell each other before they have one of their own
     std::unique_ptr<Trainer> trainer;
     std::optional<RunFiles> files;
-    run_on_all(control, world, [&] { trainer = std::make_unique<Trainer>(config, world); });
+    run_on_all(control, world, [&] {
+        if (config.model.has_two_dimensions()) {
+            throw UnsupportedError(
+                "model.kind is transformer-2d: this version plans for it (`dcp plan --model`) but "
+                "cannot train it; train a transformer-1d");
+        }
+        trainer = std::make_unique<Trainer>(config, world);
+    });
     trainer->check_ranks_agree();
     run_on_all(control, world, [&] {
         if (world.is_first()) {
