@@ -94,7 +94,8 @@ public:
           trainer_(trainer),
           files_(files),
           peak_flops_per_second_(peak()),
-          console_(config.run.iterations, peak_flops_per_second_, trainer.world()) {}
+          console_(config.run.iterations, peak_flops_per_second_, trainer.world()),
+          stop_(/*speaks=*/trainer.world().is_first()) {}
 
     void train(bool profile_ops) {
         start();
