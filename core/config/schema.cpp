@@ -201,12 +201,10 @@ std::vector<Key> planner_keys() {
          [](const Config& config) { return config.planner.degrees; }},
         word("planner.recompute", planner(&P::recompute), {"auto", "yes", "no"},
              "may layers recompute; auto: model.recompute_layers of them; yes: all; no: none"),
-        {"planner.cost", "\"\" (this version plans with a cost model of its own)",
-         "cost or profile file; empty: none", false,
-         [](const Value& value, Config&) {
-             return value.kind == Value::Kind::kScalar && value.text.empty();
-         },
-         [](const Config& config) { return print_text(config.planner.cost); }},
+        text(
+            "planner.cost", planner(&P::cost), "a file, or \"\"", true,
+            "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "
+            "operations and bytes counted by the program"),
     };
 }
 

@@ -51,9 +51,14 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
     : config_(config),
       world_(world),
       limits_(limits),
-      cost_(std::make_shared<ModelCost>(config.model, limits.rates)),
-      degrees_(allowed_degrees(config, world.size())) {
-    const int most = degrees_.back();
+      cost_{.model = std::make_shared<ModelCost>(config.model, limits.rates),
+            .degrees = allowed_degrees(config, world.size()),
+            .speeds = {}} {
+    if (!config.planner.cost.empty()) {
+        cost_ = training_cost(config, limits.rates, limits.rank_tokens, cost_.degrees, world.size(),
+                              ranks_per_node(world.topology));
+    }
+    const int most = cost_.degrees.back();
     if (limits.longest_tokens > limits.rank_tokens * most) {
         throw ConfigError(fmt::format(
             "the longest sequence has {} tokens, but {} rank{} of {} tokens each "
@@ -75,10 +80,11 @@ plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
     for (std::size_t index = 0; index < batch.sequences.size(); ++index) {
         problem.sequences.push_back({.id = batch.sequences[index], .tokens = batch.lengths[index]});
     }
-    problem.cost = cost_;
-    problem.topology = {
-        .ranks = world_.size(), .ranks_per_node = ranks_per_node(world_.topology), .speeds = {}};
-    problem.degrees = degrees_;
+    problem.cost = cost_.model;
+    problem.topology = {.ranks = world_.size(),
+                        .ranks_per_node = ranks_per_node(world_.topology),
+                        .speeds = cost_.speeds};
+    problem.degrees = cost_.degrees;
     problem.heads = {.query = static_cast<int>(config_.model.heads),
                      .key_value = static_cast<int>(config_.model.kv_heads)};
     problem.memory_budget_bytes =

@@ -11,6 +11,7 @@
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/planner.hpp"
+#include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
 #include "core/train/world.hpp"
 
@@ -64,8 +65,7 @@ private:
     config::Config config_;
     const World& world_;
     PlanLimits limits_;
-    std::shared_ptr<const plan::CostModel> cost_;
-    std::vector<int> degrees_;
+    TrainingCost cost_;
     std::future<Planned> ahead_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;

@@ -13,6 +13,7 @@
 #include "comm/control.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
+#include "core/config/cost_file.hpp"
 #include "core/config/reader.hpp"
 #include "core/model/sharded_attention.hpp"
 #include "core/plan/strategy.hpp"
@@ -242,6 +243,10 @@ void Trainer::check_ranks_agree() {
     };
     check("the program", hash_of_program());
     check("the configuration", config::to_yaml(config_));
+    if (!config_.planner.cost.empty()) {
+        check("the file of planner.cost",
+              config::read_text_file(config_.planner.cost, "cost file"));
+    }
     check("the element type of products (run.dtype: auto)", std::string(name(machine_.compute)));
     // All lengths, and a sample of what is in the documents.
     std::string lengths;
