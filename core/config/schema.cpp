@@ -204,7 +204,7 @@ std::vector<Key> planner_keys() {
         text(
             "planner.cost", planner(&P::cost), "a file, or \"\"", true,
             "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "
-            "operations and bytes counted by the program"),
+            "measured when a run starts"),
     };
 }
 

@@ -72,7 +72,7 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
 
 void PlanSource::set_rates(const ModelRates& rates) {
     limits_.rates = rates;
-    cost_ = std::make_shared<ModelCost>(config_.model, rates);
+    cost_.model = std::make_shared<ModelCost>(config_.model, rates);
 }
 
 PlanSource::~PlanSource() {

@@ -247,7 +247,7 @@ void Trainer::make_plans() {
 }
 
 void Trainer::measure_costs() {
-    if (world_.size() > 1) {
+    if (world_.size() > 1 && config_.planner.cost.empty()) {
         RatesProbe probe(config_.model, queue_, arena_, world_, *groups_, *model_);
         plans_->set_rates(probe.measure(micro_batch_tokens_, plans_->rates()));
     }

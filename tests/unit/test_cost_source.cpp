@@ -189,6 +189,24 @@ TEST_CASE("cost files are told apart and refused by name", "[unit][cost]") {
                Contains("no such cost file"));
 }
 
+TEST_CASE("the documentation's examples are files that can be read", "[unit][cost]") {
+    const auto example = [](const std::string& page, const std::string& language) {
+        std::ifstream file(std::string(DCP_SOURCE_DIR) + "/docs/" + page);
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        const std::string fence = "```" + language + "\n";
+        const std::size_t begin = text.find(fence) + fence.size();
+        return text.substr(begin, text.find("```\n", begin) - begin);
+    };
+    const plan::Profile profile = plan::parse_profile(example("profile.md", "json"));
+    const plan::MeasuredModel measured(profile, 1, 2);
+    CHECK(measured.cost({1024, 1048576}, {1, 1}, 0).seconds() ==
+          Approx(1e-3 + 2e-6 * 1024 + 8 * 12.1e-3));
+    const config::ClusterFile cluster =
+        config::parse_cluster_file(example("planning.md", "yaml"), "planning.md");
+    CHECK(cluster.speeds.at(17) == 0.8);
+    CHECK(cluster_of(cluster).attention.at(128).half_tokens == 365);
+}
+
 TEST_CASE("a cost file while training keeps the trainer's bytes", "[unit][cost]") {
     const dcp::test::DatasetFolder folder;
     const std::string path = folder.path() + "/profile";
