@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <span>
 
 #include <fmt/format.h>
@@ -138,8 +139,23 @@ PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& 
             step.recompute_layers = static_cast<int>(config_.model.recompute_layers);
         }
     }
+    const plan::Problem weighed = problem(batch);
+    planned.guesses =
+        std::count_if(planned.plan.steps.begin(), planned.plan.steps.end(), [&](const auto& step) {
+            return !cost_.model->covers(plan::load_of(weighed, step.sequences), step.strategy);
+        });
     planned.seconds = seconds_since(start);
     return planned;
+}
+
+void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned) {
+    if (world_.size() > 1 && planned.guesses > 0 && !has_warned_) {
+        has_warned_ = true;
+        fmt::print(stderr,
+                   "dcp: warning: iteration {}: {} of {} micro-batches lie outside of what {} "
+                   "measured; their costs are careful guesses (said once)\n",
+                   iteration, planned.guesses, planned.plan.steps.size(), config_.planner.cost);
+    }
 }
 
 plan::Plan PlanSource::take(Queue& queue,
@@ -158,6 +174,7 @@ plan::Plan PlanSource::take(Queue& queue,
         }
     });
     if (world_.is_first()) {
+        warn_of_guesses(iteration, planned);
         plan_seconds_ = planned.seconds;
         exposed_seconds_ = seconds_since(start);
         if (world_.size() > 1) {

@@ -61,10 +61,12 @@ private:
     struct Planned {
         plan::Plan plan;
         double seconds = 0;
+        std::int64_t guesses = 0;  // steps outside of what a profile measured
     };
     plan::Problem problem(const GlobalBatch& batch) const;
     Planned make(std::int64_t iteration, const GlobalBatch& batch) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
+    void warn_of_guesses(std::int64_t iteration, const Planned& planned);
 
     config::Config config_;
     const World& world_;
@@ -73,6 +75,7 @@ private:
     std::future<Planned> ahead_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;
+    bool has_warned_ = false;
 };
 
 }  // namespace dcp::train

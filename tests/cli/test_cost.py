@@ -157,7 +157,17 @@ class Train(CostTest):
         result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False,
                                 stdin=subprocess.DEVNULL, cwd=self.folder)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.warnings = result.stderr
         return read_json_lines(Path(folder) / "metrics.jsonl")
+
+    def test_guesses_are_announced_once(self):
+        wide = profile()
+        wide["points"] = [one for one in wide["points"] if one["tokens"] < 300]
+        self.profile.write_text(json.dumps(wide), encoding="utf-8")
+        self.train_ranks(self.folder / "guesses", f"planner.cost={self.profile}",
+                         "batch.micro_batch_tokens=1024")
+        self.assertEqual(self.warnings.count("dcp: warning: iteration"), 1, self.warnings)
+        self.assertIn("micro-batches lie outside of what", self.warnings)
 
     def test_any_format_trains_the_same(self):
         cluster = CLUSTERS / "cpu-2core.yaml"
