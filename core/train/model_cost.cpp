@@ -86,7 +86,7 @@ plan::StepCost ModelCost::cost(const plan::Load& load,
     const int degree = strategy.degree();
     const int layers = depth(recompute_layers);
     const auto tokens = static_cast<double>(load.tokens);
-    const DepthBytes& bytes = rates_.bytes.at(static_cast<std::size_t>(layers));
+    const DepthBytes& bytes = rates_.bytes_of(layers);
     return {.fixed_seconds = rates_.step_seconds,
             .compute_seconds = (token_seconds(layers) * tokens +
                                 squared_token_seconds(layers) * load.squared_tokens) /
@@ -99,7 +99,7 @@ plan::StepCost ModelCost::cost(const plan::Load& load,
 plan::LinearCost ModelCost::linear(int degree, int recompute_layers) const {
     const auto ranks = static_cast<double>(degree);
     const int layers = depth(recompute_layers);
-    const DepthBytes& bytes = rates_.bytes.at(static_cast<std::size_t>(layers));
+    const DepthBytes& bytes = rates_.bytes_of(layers);
     return {.fixed_seconds = rates_.step_seconds + exchange_fixed_seconds(degree, layers),
             .token_seconds = token_seconds(layers) / ranks + exchange_token_seconds(degree, layers),
             .squared_token_seconds = squared_token_seconds(layers) / ranks,

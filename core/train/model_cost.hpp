@@ -31,6 +31,10 @@ struct ModelRates {
     std::vector<ExchangeRate> exchanges;  // by rising degree; others are taken from the nearest
     std::vector<DepthBytes> bytes;        // by the number of layers that recompute, from 0
     double bytes_per_element = 4;         // of an activation
+
+    const DepthBytes& bytes_of(int recompute_layers) const {
+        return bytes.at(static_cast<std::size_t>(recompute_layers));
+    }
 };
 
 // Floating-point operations of forward and backward, counted as in Transformer::training_flops and

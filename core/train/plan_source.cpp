@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <span>
 
 #include <fmt/format.h>
@@ -52,12 +53,18 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
     : config_(config),
       world_(world),
       limits_(limits),
-      cost_(std::make_shared<ModelCost>(config.model, limits.rates)),
-      degrees_(allowed_degrees(config, world.size())) {}
+      cost_{.model = std::make_shared<ModelCost>(config.model, limits.rates),
+            .degrees = allowed_degrees(config, world.size()),
+            .speeds = {}} {
+    if (!config.planner.cost.empty()) {
+        cost_ = training_cost(config, limits.rates, limits.rank_tokens, limits.deepest,
+                              cost_.degrees, world.size(), ranks_per_node(world.topology));
+    }
+}
 
 void PlanSource::set_rates(const ModelRates& rates) {
     limits_.rates = rates;
-    cost_ = std::make_shared<ModelCost>(config_.model, rates);
+    cost_.model = std::make_shared<ModelCost>(config_.model, rates);
 }
 
 PlanSource::~PlanSource() {
@@ -71,10 +78,11 @@ plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
     for (std::size_t index = 0; index < batch.sequences.size(); ++index) {
         problem.sequences.push_back({.id = batch.sequences[index], .tokens = batch.lengths[index]});
     }
-    problem.cost = cost_;
-    problem.topology = {
-        .ranks = world_.size(), .ranks_per_node = ranks_per_node(world_.topology), .speeds = {}};
-    problem.degrees = degrees_;
+    problem.cost = cost_.model;
+    problem.topology = {.ranks = world_.size(),
+                        .ranks_per_node = ranks_per_node(world_.topology),
+                        .speeds = cost_.speeds};
+    problem.degrees = cost_.degrees;
     problem.heads = {.query = static_cast<int>(config_.model.heads),
                      .key_value = static_cast<int>(config_.model.kv_heads)};
     problem.memory_budget_bytes = static_cast<double>(limits_.budget_bytes);
@@ -137,8 +145,23 @@ PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& 
         planned.plan.lower_bound_seconds = plan::lower_bounds(problem(batch)).best_seconds();
     }
     finish(batch, planned.plan);
+    const plan::Problem weighed = problem(batch);
+    planned.guesses =
+        std::count_if(planned.plan.steps.begin(), planned.plan.steps.end(), [&](const auto& step) {
+            return !cost_.model->covers(plan::load_of(weighed, step.sequences), step.strategy);
+        });
     planned.seconds = seconds_since(start);
     return planned;
+}
+
+void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned) {
+    if (world_.size() > 1 && planned.guesses > 0 && !has_warned_) {
+        has_warned_ = true;
+        fmt::print(stderr,
+                   "dcp: warning: iteration {}: {} of {} micro-batches lie outside of what {} "
+                   "measured; their costs are careful guesses (said once)\n",
+                   iteration, planned.guesses, planned.plan.steps.size(), config_.planner.cost);
+    }
 }
 
 plan::Plan PlanSource::take(Queue& queue,
@@ -157,6 +180,7 @@ plan::Plan PlanSource::take(Queue& queue,
         }
     });
     if (world_.is_first()) {
+        warn_of_guesses(iteration, planned);
         plan_seconds_ = planned.seconds;
         exposed_seconds_ = seconds_since(start);
         if (world_.size() > 1) {

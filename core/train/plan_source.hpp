@@ -11,6 +11,7 @@
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/planner.hpp"
+#include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
 #include "core/train/step_memory.hpp"
 #include "core/train/world.hpp"
@@ -65,20 +66,22 @@ private:
     struct Planned {
         plan::Plan plan;
         double seconds = 0;
+        std::int64_t guesses = 0;  // steps outside of what a profile measured
     };
     plan::Problem problem(const GlobalBatch& batch) const;
     Planned make(std::int64_t iteration, const GlobalBatch& batch) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
     void finish(const GlobalBatch& batch, plan::Plan& plan) const;
+    void warn_of_guesses(std::int64_t iteration, const Planned& planned);
 
     config::Config config_;
     const World& world_;
     PlanLimits limits_;
-    std::shared_ptr<const plan::CostModel> cost_;
-    std::vector<int> degrees_;
+    TrainingCost cost_;
     std::future<Planned> ahead_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;
+    bool has_warned_ = false;
 };
 
 }  // namespace dcp::train

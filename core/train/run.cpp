@@ -215,7 +215,14 @@ void run_training(const config::Config& asked, const World& world, const TrainOp
     const config::Config config = with_common_budget(asked, world, control);
     std::unique_ptr<Trainer> trainer;
     std::optional<RunFiles> files;
-    run_on_all(control, world, [&] { trainer = std::make_unique<Trainer>(config, world); });
+    run_on_all(control, world, [&] {
+        if (config.model.has_two_dimensions()) {
+            throw UnsupportedError(
+                "model.kind is transformer-2d: this version plans for it (`dcp plan --model`) but "
+                "cannot train it; train a transformer-1d");
+        }
+        trainer = std::make_unique<Trainer>(config, world);
+    });
     trainer->check_ranks_agree();
     if (config.run.iterations > 0) {
         trainer->measure_costs();

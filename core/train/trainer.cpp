@@ -13,6 +13,7 @@
 #include "comm/control.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
+#include "core/config/cost_file.hpp"
 #include "core/config/reader.hpp"
 #include "core/train/byte_frequency.hpp"
 #include "core/train/rates_probe.hpp"
@@ -255,7 +256,7 @@ void Trainer::make_plans() {
 }
 
 void Trainer::measure_costs() {
-    if (world_.size() > 1) {
+    if (world_.size() > 1 && config_.planner.cost.empty()) {
         RatesProbe probe(config_.model, queue_, arena_, world_, *groups_, *model_);
         const std::int64_t depth =
             memory_->most_bytes(micro_batch_tokens_, config_.model.recompute_layers) <=
@@ -275,6 +276,10 @@ void Trainer::check_ranks_agree() {
     };
     check("the program", hash_of_program());
     check("the configuration", config::to_yaml(config_));
+    if (!config_.planner.cost.empty()) {
+        check("the file of planner.cost",
+              config::read_text_file(config_.planner.cost, "cost file"));
+    }
     check("the element type of products (run.dtype: auto)", std::string(name(machine_.compute)));
     // All lengths, and a sample of what is in the documents.
     std::string lengths;
