@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 #include <utility>
 
@@ -185,18 +184,28 @@ public:
 
     Arrangement run() {
         reached_ = least_time();
+        step_ = reached_;
         save();
         lower_target();
         if (degrees_.empty()) {
             return best();
         }
         double value = judge();
+        const std::int64_t patience = std::max<std::int64_t>(1, effort_.moves / kRounds);
+        std::int64_t last_change = 0;  // of the target
         for (std::int64_t move = 0; move < effort_.moves && !is_done_; ++move) {
             const double left =
                 static_cast<double>(effort_.moves - move) / static_cast<double>(effort_.moves);
             // In rank-seconds; a micro-batch more or less is what most moves are about.
             const double hot = kHot * costs_.levels(0).front().fixed_seconds + 1e-4 * target_;
             const double allowance = 2 * random_.uniform() * hot * left * left;
+            if (move - last_change > patience) {
+                // Too much was asked for: something between that and what was reached.
+                step_ /= 2;
+                set_target();
+                value = judge();
+                last_change = move;
+            }
             if (!try_one(value + allowance)) {
                 continue;
             }
@@ -206,13 +215,15 @@ public:
                 save();
                 lower_target();
                 value = judge();
+                last_change = move;
             }
         }
         return best();
     }
 
 private:
-    const double kHot = getenv("HOT")?atof(getenv("HOT")):0.5;
+    static constexpr double kHot = 0.5;
+    static constexpr std::int64_t kRounds = 12;
     static constexpr double kSpreadUse = 0.6;
     static constexpr std::size_t kNone = ~std::size_t{0};
 
@@ -361,8 +372,13 @@ private:
     }
 
     void lower_target() {
+        step_ = std::min(step_, 0.15 * (reached_ - bound_));
+        set_target();
+    }
+
+    void set_target() {
         is_done_ = reached_ <= bound_ * (1 + 1e-5);
-        target_ = bound_ + 0.9 * (reached_ - bound_);
+        target_ = reached_ - std::max(step_, 1e-5 * reached_);
         rooms_ = Rooms(costs_, pool_load_.load(), spread_, target_);
     }
 
@@ -680,6 +696,7 @@ private:
     Rooms rooms_;
     double target_ = 0;
     double reached_ = 0;
+    double step_ = 0;  // how far below what was reached the target is
     double value_ = 0;
     bool is_done_ = false;
     std::vector<Member> saved_;

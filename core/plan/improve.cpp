@@ -13,7 +13,10 @@ namespace {
 class Annealing {
 public:
     Annealing(Draft draft, double bound_seconds, std::uint64_t seed)
-        : draft_(std::move(draft)), best_(draft_), bound_(bound_seconds), random_(seed) {
+        : draft_(std::move(draft)),
+          best_busiest_(draft_.busiest()),
+          bound_(bound_seconds),
+          random_(seed) {
         const std::vector<Sequence>& sequences = draft_.problem().sequences;
         by_length_.resize(sequences.size());
         std::iota(by_length_.begin(), by_length_.end(), 0);
@@ -32,7 +35,7 @@ public:
                 where_[static_cast<std::size_t>(sequence)] = bin;
             }
         }
-        step_ = 0.2 * (best_.busiest() - bound_);
+        step_ = 0.2 * (best_busiest_ - bound_);
         set_target();
     }
 
@@ -66,14 +69,15 @@ public:
                 last_change = move;
             }
         }
-        return best_;
+        undo();
+        return std::move(draft_);
     }
 
 private:
     double excess(double busy) const { return std::max(0.0, busy - target_); }
 
     void set_target() {
-        const double reached = best_.busiest();
+        const double reached = best_busiest_;
         is_done_ = reached <= bound_ * (1 + 1e-5);
         target_ = reached - std::max(step_, 1e-6 * reached);
         over_.clear();
@@ -84,11 +88,58 @@ private:
     }
 
     void record() {
-        if (draft_.busiest() < best_.busiest()) {
-            best_ = draft_;
-        }
-        step_ = std::min(step_, 0.2 * (best_.busiest() - bound_));
+        best_busiest_ = draft_.busiest();  // below the target, so below what it was
+        since_best_.clear();
+        step_ = std::min(step_, 0.2 * (best_busiest_ - bound_));
         set_target();
+    }
+
+    // Back to the best draft. Bins opened since then stay, empty.
+    void undo() {
+        for (auto change = since_best_.rbegin(); change != since_best_.rend(); ++change) {
+            if (change->sequence >= 0) {
+                shift(change->to, change->sequence, change->from, change->other);
+            } else {
+                draft_.relocate(change->to, static_cast<int>(change->from));
+            }
+        }
+    }
+
+    std::size_t position(std::size_t bin, std::int32_t sequence) const {
+        const std::vector<std::int32_t>& own = draft_.bins()[bin].sequences;
+        return static_cast<std::size_t>(
+            std::distance(own.begin(), std::find(own.begin(), own.end(), sequence)));
+    }
+
+    // A sequence to another bin and, if not -1, one from there back. Both leave before one joins:
+    // no bin ever holds more than it can.
+    void shift(std::size_t from, std::int32_t sequence, std::size_t to, std::int32_t other) {
+        draft_.take(from, position(from, sequence));
+        where_[static_cast<std::size_t>(sequence)] = to;
+        if (other >= 0) {
+            draft_.take(to, position(to, other));
+            draft_.add(from, other);
+            where_[static_cast<std::size_t>(other)] = from;
+        }
+        draft_.add(to, sequence);
+    }
+
+    void shift_and_note(std::size_t from,
+                        std::int32_t sequence,
+                        std::size_t to,
+                        std::int32_t other) {
+        shift(from, sequence, to, other);
+        since_best_.push_back({.sequence = sequence, .other = other, .from = from, .to = to});
+        for (const std::size_t bin : {from, to}) {
+            for (const int rank : draft_.bins()[bin].world_ranks) {
+                note(static_cast<std::size_t>(rank));
+            }
+        }
+    }
+
+    void relocate(std::size_t bin, std::size_t from, std::size_t to) {
+        draft_.relocate(bin, static_cast<int>(to));
+        since_best_.push_back({.sequence = -1, .other = -1, .from = from, .to = bin});
     }
 
     // Keeps the list of ranks that are busy for too long.
@@ -184,9 +235,9 @@ private:
         if (sum > allowance) {
             return;
         }
-        draft_.relocate(moved, static_cast<int>(to));
+        relocate(moved, from, to);
         if (back != none) {
-            draft_.relocate(back, static_cast<int>(from));
+            relocate(back, to, from);
         }
         note(from);
         note(to);
@@ -225,15 +276,7 @@ private:
         if (!(change(source, more_source, target, more_target) <= allowance)) {
             return;  // infinity where something does not fit
         }
-        if (is_exchange) {
-            exchange(from, at, to, back);
-        } else {
-            const std::int32_t moved = draft_.take(from, at);
-            draft_.add(to, moved);
-            where_[static_cast<std::size_t>(moved)] = to;
-            note_ranks(from);
-            note_ranks(to);
-        }
+        shift_and_note(from, source.sequences[at], to, is_exchange ? target.sequences[back] : -1);
     }
 
     // A sequence changes places with one of nearly its length: where micro-batches are full, that
@@ -267,26 +310,7 @@ private:
         if (!(change(source, more_source, target, more_target) <= allowance)) {
             return;
         }
-        const auto found = std::find(target.sequences.begin(), target.sequences.end(), other);
-        exchange(from, at, to,
-                 static_cast<std::size_t>(std::distance(target.sequences.begin(), found)));
-    }
-
-    void exchange(std::size_t from, std::size_t at, std::size_t to, std::size_t back) {
-        const std::int32_t moved = draft_.take(from, at);
-        const std::int32_t other = draft_.take(to, back);
-        draft_.add(from, other);
-        draft_.add(to, moved);
-        where_[static_cast<std::size_t>(moved)] = to;
-        where_[static_cast<std::size_t>(other)] = from;
-        note_ranks(from);
-        note_ranks(to);
-    }
-
-    void note_ranks(std::size_t bin) {
-        for (const int rank : draft_.bins()[bin].world_ranks) {
-            note(static_cast<std::size_t>(rank));
-        }
+        shift_and_note(from, source.sequences[at], to, other);
     }
 
     double speed(std::size_t rank) const {
@@ -302,8 +326,16 @@ private:
     static constexpr double kAlikeMoves = 0.4;
     static constexpr std::size_t kNowhere = ~std::size_t{0};
 
+    struct Change {
+        std::int32_t sequence;  // -1: a bin went from rank `from`
+        std::int32_t other;     // what came back; -1: nothing
+        std::size_t from;       // bin, or rank
+        std::size_t to;         // bin
+    };
+
     Draft draft_;
-    Draft best_;
+    double best_busiest_;
+    std::vector<Change> since_best_;  // what made this draft of the best one
     double bound_;
     double target_ = 0;
     double step_ = 0;  // how far below the best draft the target is
