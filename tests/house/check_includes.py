@@ -42,7 +42,7 @@ LIBRARIES = {
                                                         "core/base/cuda"],
     r"(omp\.h|oneapi/dnnl/.*|dnnl.*|libxsmm.*)": ["kernels/cpu"],
     r"hwy/.*": ["kernels/cpu", "tests"],
-    r"CLI/.*": ["apps/dcp"],
+    r"CLI/.*": ["apps/dcp", "tests/bench"],
     r"yaml-cpp/.*": ["core/config"],
     r"zlib\.h": ["core/data", "tests"],
     r"catch2/.*": ["tests"],

@@ -1,0 +1,55 @@
+// Runs planners on the batches of a case and keeps what the tables and the CSV file show.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/bench/plan_cases.hpp"
+
+#include "core/plan/planner.hpp"
+
+namespace dcp::bench {
+
+struct Contender {
+    std::string name;
+    std::shared_ptr<const plan::Planner> planner;
+};
+
+// "dcp fast" and "dcp background".
+std::vector<Contender> both_efforts();
+
+struct Bounds {  // seconds of an iteration that no plan beats
+    double area = 0;
+    double slots = 0;
+    double lp = 0;            // 0: not computed
+    double plan_seconds = 0;  // what area and slots took
+    double lp_seconds = 0;
+
+    double best() const;
+};
+
+struct Measurement {
+    std::string lengths;
+    Case what;
+    int batch = 0;
+    std::string planner;
+    double makespan = 0;
+    double plan_seconds = 0;  // wall clock
+    Bounds bounds;
+
+    double gap() const { return makespan / bounds.best(); }  // 1: the plan is optimal
+    double gap_over_slots() const { return makespan / std::max(bounds.area, bounds.slots); }
+};
+
+// Plans every batch with every contender, and validates the plans (an invalid one ends the run).
+std::vector<Measurement> measure(const Source& source,
+                                 const Case& what,
+                                 int batches,
+                                 const std::vector<Contender>& contenders);
+
+// One line a measurement, with a head.
+std::string to_csv(const std::vector<Measurement>& measurements);
+
+}  // namespace dcp::bench

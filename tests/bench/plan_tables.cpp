@@ -1,0 +1,90 @@
+#include "tests/bench/plan_tables.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace dcp::bench {
+
+namespace {
+
+struct Spread {
+    double mean = 0;
+    double median = 0;
+    double most = 0;
+};
+
+Spread spread_of(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    double sum = 0;
+    for (const double value : values) {
+        sum += value;
+    }
+    return {.mean = sum / static_cast<double>(values.size()),
+            .median = values[values.size() / 2],
+            .most = values.back()};
+}
+
+template <class Value>
+Spread spread_of(const std::vector<Measurement>& measurements, Value value) {
+    std::vector<double> values;
+    for (const Measurement& m : measurements) {
+        values.push_back(value(m));
+    }
+    return spread_of(std::move(values));
+}
+
+// In the order of their first measurement.
+std::vector<std::vector<Measurement>> by_planner(const std::vector<Measurement>& measurements) {
+    std::vector<std::vector<Measurement>> groups;
+    std::map<std::string, std::size_t> places;
+    for (const Measurement& m : measurements) {
+        const auto [place, is_new] = places.emplace(m.planner, groups.size());
+        if (is_new) {
+            groups.emplace_back();
+        }
+        groups[place->second].push_back(m);
+    }
+    return groups;
+}
+
+std::string target_text(const Measurement& m, const Spread& gap) {
+    if (!m.what.target) {
+        return "";
+    }
+    const bool is_met = gap.mean <= m.what.target->mean && gap.most <= m.what.target->worst;
+    return fmt::format("{:.3f} / {:.2f} {}", m.what.target->mean, m.what.target->worst,
+                       is_met ? "met" : "missed");
+}
+
+}  // namespace
+
+std::string gap_table_head() {
+    return fmt::format("{:<12} {:<20} {:<7} {:<15} {:>7} {:>15} {:>15} {:>21} {:>9} {:>9} {:>9}\n",
+                       "lengths", "ranks x sequences", "degrees", "planner", "batches",
+                       "over best bound", "over slots", "target", "plan ms", "most", "LP ms");
+}
+
+std::string gap_table_lines(const std::vector<Measurement>& measurements) {
+    std::string text;
+    for (const std::vector<Measurement>& group : by_planner(measurements)) {
+        const Measurement& first = group.front();
+        const Spread gap = spread_of(group, [](const Measurement& m) { return m.gap(); });
+        const Spread over_slots =
+            spread_of(group, [](const Measurement& m) { return m.gap_over_slots(); });
+        const Spread time =
+            spread_of(group, [](const Measurement& m) { return 1e3 * m.plan_seconds; });
+        const Spread lp =
+            spread_of(group, [](const Measurement& m) { return 1e3 * m.bounds.lp_seconds; });
+        text += fmt::format(
+            "{:<12} {:<20} {:<7} {:<15} {:>7} {:>7.4f} {:>7.4f} {:>7.4f} {:>7.4f} {:>21} {:>9.1f} "
+            "{:>9.1f} {:>9.0f}\n",
+            first.lengths, first.what.name(), first.what.any_degree ? "any" : "pow2", first.planner,
+            group.size(), gap.mean, gap.most, over_slots.mean, over_slots.most,
+            target_text(first, gap), time.median, time.most, lp.median);
+    }
+    return text;
+}
+
+}  // namespace dcp::bench
