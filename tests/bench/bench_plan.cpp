@@ -31,6 +31,7 @@ struct Options {
     std::vector<std::string> efforts;  // empty: both
     std::vector<std::string> degrees;  // empty: both
     int batches = 100;
+    std::string bound = "lp";
     std::string csv;
 };
 
@@ -57,7 +58,7 @@ void run_cases(const Options& options,
             continue;
         }
         const std::vector<Measurement> measured =
-            measure(source, what, options.batches, contenders);
+            measure(source, what, options.batches, contenders, options.bound == "lp");
         fmt::print("{}", gap_table_lines(measured));
         std::fflush(stdout);
         all.insert(all.end(), measured.begin(), measured.end());
@@ -98,6 +99,8 @@ void add_options(CLI::App& app, Options& options) {
         ->delimiter(',')
         ->check(CLI::IsMember({"fast", "background"}));
     app.add_option("--batches", options.batches, "Of every case (100)")->check(CLI::PositiveNumber);
+    app.add_option("--bound", options.bound, "slots or lp (lp, seconds a batch)")
+        ->check(CLI::IsMember({"slots", "lp"}));
     app.add_option("--seed", options.source.seed, "Of the draw (0)");
     app.add_option("--max-tokens", options.source.max_tokens,
                    "Longer sequences are split (196608), as are those that a cluster cannot hold")

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "core/plan/bound.hpp"
+#include "core/plan/lp/lp_bound.hpp"
 #include "core/plan/validate.hpp"
 
 namespace dcp::bench {
@@ -28,6 +30,20 @@ Bounds bounds_of(const plan::Problem& problem) {
     return bounds;
 }
 
+// The best plan of the batch is where the search for the bound may end.
+void add_lp_bound(const plan::Problem& problem, Bounds bounds, std::vector<Measurement>& of_batch) {
+    double known = std::numeric_limits<double>::infinity();
+    for (const Measurement& m : of_batch) {
+        known = std::min(known, m.makespan);
+    }
+    const Clock::time_point start = Clock::now();
+    bounds.lp = plan::lp::lower_bound_seconds(problem, known);
+    bounds.lp_seconds = seconds_since(start);
+    for (Measurement& m : of_batch) {
+        m.bounds = bounds;
+    }
+}
+
 }  // namespace
 
 std::vector<Contender> both_efforts() {
@@ -44,24 +60,30 @@ double Bounds::best() const {
 std::vector<Measurement> measure(const Source& source,
                                  const Case& what,
                                  int batches,
-                                 const std::vector<Contender>& contenders) {
+                                 const std::vector<Contender>& contenders,
+                                 bool with_lp) {
     std::vector<Measurement> measurements;
     int batch = 0;
     for (const plan::Problem& problem : problems_of(source, what, batches)) {
-        const Bounds bounds = bounds_of(problem);
+        Bounds bounds = bounds_of(problem);
+        std::vector<Measurement> of_batch;
         for (const Contender& contender : contenders) {
             const Clock::time_point start = Clock::now();
             const plan::Plan plan = contender.planner->plan(problem);
             const double plan_seconds = seconds_since(start);
             plan::validate(problem, plan);
-            measurements.push_back({.lengths = source.name(),
-                                    .what = what,
-                                    .batch = batch,
-                                    .planner = contender.name,
-                                    .makespan = plan.makespan_seconds,
-                                    .plan_seconds = plan_seconds,
-                                    .bounds = bounds});
+            of_batch.push_back({.lengths = source.name(),
+                                .what = what,
+                                .batch = batch,
+                                .planner = contender.name,
+                                .makespan = plan.makespan_seconds,
+                                .plan_seconds = plan_seconds,
+                                .bounds = bounds});
         }
+        if (with_lp) {
+            add_lp_bound(problem, bounds, of_batch);
+        }
+        measurements.insert(measurements.end(), of_batch.begin(), of_batch.end());
         ++batch;
     }
     return measurements;

@@ -47,7 +47,8 @@ struct Measurement {
 std::vector<Measurement> measure(const Source& source,
                                  const Case& what,
                                  int batches,
-                                 const std::vector<Contender>& contenders);
+                                 const std::vector<Contender>& contenders,
+                                 bool with_lp);
 
 // One line a measurement, with a head.
 std::string to_csv(const std::vector<Measurement>& measurements);
