@@ -14,7 +14,7 @@ namespace {
 constexpr double kPrecision = 1e-4;  // of the search, relative
 constexpr double kFirstStep = 0.0025;
 constexpr double kRounding = 1e-9;      // what sums of many prices may be off by
-constexpr double kMostOverCheap = 1.5;  // the search ends here at the latest
+constexpr double kMostOverCheap = 3;  // the search ends here at the latest
 constexpr std::size_t kOwn = 40;        // longest lengths, each with a part of its own
 constexpr std::size_t kClasses = 70;    // of the other lengths
 constexpr int kSlotsBelow = 3;
