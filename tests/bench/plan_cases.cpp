@@ -5,9 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/dcp/cost_choice.hpp"
 #include "apps/dcp/plan_input.hpp"
-#include "core/config/cost_file.hpp"
-#include "core/train/cost_source.hpp"
 
 namespace dcp::bench {
 
@@ -84,13 +83,11 @@ std::string Source::name() const {
 }
 
 std::vector<plan::Problem> problems_of(const Source& source, const Case& what, int batches) {
-    const config::CostFile cost = config::read_cost_file(source.cost);
-    plan::Problem problem;
-    problem.cost = train::cost_model(cost);
-    problem.topology = {.ranks = what.ranks, .ranks_per_node = cost.ranks_per_node, .speeds = {}};
+    const CostChoice choice(source.cost, source.model);
+    plan::Problem problem =
+        train::planning_problem(choice.cost(what.ranks, std::nullopt), what.ranks);
     problem.degrees =
         what.any_degree ? plan::any_degrees(what.ranks) : plan::power_of_two_degrees(what.ranks);
-    problem.memory_budget_bytes = cost.budget;
     problem.may_recompute = what.recompute;
     const auto drawn = plan_batches({.lengths = source.lengths,
                                      .batch_sequences = what.sequences,
@@ -101,6 +98,7 @@ std::vector<plan::Problem> problems_of(const Source& source, const Case& what, i
     for (const std::vector<plan::Sequence>& sequences : drawn) {
         problems.push_back(problem);
         problems.back().sequences = sequences;
+        choice.weigh(problems.back(), source.lengths);
     }
     return problems;
 }

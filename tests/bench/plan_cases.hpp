@@ -33,7 +33,8 @@ std::vector<Case> growth_cases();
 
 struct Source {
     std::string lengths;  // file: one length a line
-    std::string cost;     // file: dcp-cost-1
+    std::string cost;     // file, of any format
+    std::string model;    // file, where the cost is a description of a cluster
     std::int64_t max_tokens = 192 * 1024;
     std::uint64_t seed = 0;
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "tests/bench/plan_cases.hpp"
+#include "tests/bench/rivals/rivals.hpp"
 
 #include "core/plan/planner.hpp"
 
@@ -14,11 +15,16 @@ namespace dcp::bench {
 
 struct Contender {
     std::string name;
-    std::shared_ptr<const plan::Planner> planner;
+    std::function<PhasedPlan(const plan::Problem&)> plan;
 };
 
-// "dcp fast" and "dcp background".
-std::vector<Contender> both_efforts();
+Contender ours(plan::Effort effort);  // "dcp fast", "dcp background"
+// Ten background searches, of problems whose plans are plans of the one asked for: a little less
+// memory, and powers of two only. What it finds more is what the default search misses.
+Contender longer_search();
+Contender own_planner(const std::string& name);
+// "flexsp", "fcp" and "megatron".
+std::vector<Contender> rivals(const FlexSpPlanner::Options& flexsp);
 
 struct Bounds {  // seconds of an iteration that no plan beats
     double area = 0;
@@ -36,7 +42,8 @@ struct Measurement {
     int batch = 0;
     std::string planner;
     double makespan = 0;
-    double plan_seconds = 0;  // wall clock
+    double barrier_seconds = 0;  // makespan with a barrier after each phase; 0: has no phases
+    double plan_seconds = 0;     // wall clock
     Bounds bounds;
 
     double gap() const { return makespan / bounds.best(); }  // 1: the plan is optimal

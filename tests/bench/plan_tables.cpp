@@ -87,4 +87,73 @@ std::string gap_table_lines(const std::vector<Measurement>& measurements) {
     return text;
 }
 
+std::string rival_table_head() {
+    return fmt::format("{:<12} {:<20} {:<15} {:>7} {:>10} {:>9} {:>9} {:>9} {:>14} {:>10} {:>10}\n",
+                       "lengths", "ranks x sequences", "planner", "batches", "seconds", "over dcp",
+                       "least", "most", "with barriers", "plan ms", "most");
+}
+
+std::string rival_table_lines(const std::vector<Measurement>& measurements) {
+    std::string text;
+    const std::vector<std::vector<Measurement>> groups = by_planner(measurements);
+    for (const std::vector<Measurement>& group : groups) {
+        std::vector<double> ratios;
+        std::vector<double> with_barriers;
+        for (std::size_t batch = 0; batch < group.size(); ++batch) {
+            const double first = groups.front()[batch].makespan;
+            ratios.push_back(group[batch].makespan / first);
+            with_barriers.push_back(group[batch].barrier_seconds / first);
+        }
+        const Measurement& some = group.front();
+        const Spread seconds = spread_of(group, [](const Measurement& m) { return m.makespan; });
+        const Spread time =
+            spread_of(group, [](const Measurement& m) { return 1e3 * m.plan_seconds; });
+        const Spread ratio = spread_of(ratios);
+        text += fmt::format(
+            "{:<12} {:<20} {:<15} {:>7} {:>10.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>14} {:>10.1f} "
+            "{:>10.1f}\n",
+            some.lengths, some.what.name(), some.planner, group.size(), seconds.mean, ratio.mean,
+            *std::min_element(ratios.begin(), ratios.end()), ratio.most,
+            some.barrier_seconds > 0 ? fmt::format("{:.3f}", spread_of(with_barriers).mean) : "",
+            time.median, time.most);
+    }
+    return text;
+}
+
+std::string blame_table_head() {
+    return fmt::format("{:<12} {:<20} {:<7} {:>7} {:>15} {:>17} {:>15} {:>15} {:>15}\n", "lengths",
+                       "ranks x sequences", "degrees", "batches", "plan over LP",
+                       "plan over longer", "longer over LP", "LP over slots", "slots over area");
+}
+
+std::string blame_table_lines(const std::vector<Measurement>& measurements) {
+    const std::vector<std::vector<Measurement>> groups = by_planner(measurements);
+    std::vector<double> plan_over_lp;
+    std::vector<double> plan_over_longer;
+    std::vector<double> longer_over_lp;
+    std::vector<double> lp_over_slots;
+    std::vector<double> slots_over_area;
+    for (std::size_t batch = 0; batch < groups.front().size(); ++batch) {
+        const Measurement& plan = groups.front()[batch];
+        double best = plan.makespan;
+        for (const std::vector<Measurement>& group : groups) {
+            best = std::min(best, group[batch].makespan);
+        }
+        plan_over_lp.push_back(plan.gap());
+        plan_over_longer.push_back(plan.makespan / best);
+        longer_over_lp.push_back(best / plan.bounds.best());
+        lp_over_slots.push_back(plan.bounds.best() / plan.bounds.slots);
+        slots_over_area.push_back(plan.bounds.slots / plan.bounds.area);
+    }
+    const auto both = [](const std::vector<double>& values) {
+        const Spread spread = spread_of(values);
+        return fmt::format("{:.4f} {:.4f}", spread.mean, spread.most);
+    };
+    const Measurement& some = measurements.front();
+    return fmt::format("{:<12} {:<20} {:<7} {:>7} {:>15} {:>17} {:>15} {:>15} {:>15}\n",
+                       some.lengths, some.what.name(), some.what.any_degree ? "any" : "pow2",
+                       groups.front().size(), both(plan_over_lp), both(plan_over_longer),
+                       both(longer_over_lp), both(lp_over_slots), both(slots_over_area));
+}
+
 }  // namespace dcp::bench

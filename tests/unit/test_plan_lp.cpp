@@ -1,6 +1,8 @@
 // The LP bound: never above what somebody reached, never below the cheap bounds, and tight where
 // they are known not to be.
+#include "tests/support/plan_hardware.hpp"
 #include "tests/support/plan_problems.hpp"
+#include "tests/support/plan_profiles.hpp"
 #include "tests/support/plan_search.hpp"
 #include <catch2/catch.hpp>
 
@@ -39,6 +41,26 @@ TEST_CASE("no plan at all beats the LP bound", "[unit][plan]") {
     CHECK(count > 300);
     CHECK(1 - strong / count < 0.6 * (1 - cheap / count));
     CHECK(strong / count > 0.997);
+}
+
+TEST_CASE("the LP bound holds for hardware and measured models", "[unit][plan]") {
+    double gaps = 0;
+    int count = 0;
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        for (const Problem& problem : {test::random_hardware_problem(seed, 3, 4),
+                                       test::random_profile_problem(seed, 3, 4)}) {
+            const double known = make_planner("packed")->plan(problem).makespan_seconds;
+            const double shortest = test::ExhaustiveSearch(problem).shortest(known);
+            const double bound = lp::lower_bound_seconds(problem);
+            INFO("seed " << seed << ", " << problem.cost->name());
+            REQUIRE(bound <= shortest * (1 + 1e-9));
+            REQUIRE(bound >= lower_bounds(problem).best_seconds());
+            gaps += shortest / bound - 1;
+            ++count;
+        }
+    }
+    INFO("mean gap " << gaps / count);
+    CHECK(gaps / count < 0.1);
 }
 
 TEST_CASE("no planner beats the LP bound", "[unit][plan]") {
@@ -103,7 +125,7 @@ TEST_CASE("multipliers that are wrong only weaken the certificate", "[unit][plan
                 for (double& part : right.by_part) {
                     part = dice.chance(0.4) ? dice.uniform() : 0;
                 }
-                right.own[900] = dice.uniform();
+                right.own[{900, 810'000}] = dice.uniform();
             }
         }
         const lp::Certificate certificate = lp::certify(kinds, slots, fixed, shortest * (1 + 1e-9),

@@ -46,9 +46,8 @@ public:
         for (const double part : shared.by_part) {
             used += part;
         }
-        for (const auto& [tokens, part] : shared.own) {
-            used += part * std::min(count_of(tokens),
-                                    std::floor(layout.most_tokens / static_cast<double>(tokens)));
+        for (const auto& [size, part] : shared.own) {
+            used += part * std::min(count_of(size), std::floor(layout.most_tokens / size.tokens));
         }
         if (used <= 0) {
             offer(index, work, right);
@@ -56,19 +55,19 @@ public:
         }
         const double scale = right / used;
         for (std::size_t i = 0; i < lengths_.tokens.size(); ++i) {
-            const double tokens = lengths_.tokens[i];
-            if (!kinds_.holds(index, tokens)) {
-                break;  // lengths rise
+            const Size size = size_at(lengths_, i);
+            if (!kinds_.holds(index, size)) {
+                continue;
             }
-            const Shares shares = kinds_.shares(index, tokens);
+            const Shares shares = kinds_.shares(index, size);
             double paid = 0;
             for (std::size_t part = 0; part < Shares::kCount; ++part) {
                 paid += shared.by_part[part] * shares.parts[part];
             }
-            if (const auto own = shared.own.find(std::llround(tokens)); own != shared.own.end()) {
+            if (const auto own = shared.own.find(size); own != shared.own.end()) {
                 paid += own->second;
             }
-            take(i, index, work * kinds_.rank_seconds(index, tokens) + scale * paid);
+            take(i, index, work * kinds_.rank_seconds(index, size) + scale * paid);
         }
     }
 
@@ -79,22 +78,20 @@ public:
         double by_tokens = 0;
         double by_time = 0;
         for (std::size_t i = 0; i < lengths_.tokens.size(); ++i) {
-            const double tokens = lengths_.tokens[i];
-            if (!kinds_.holds(index, tokens)) {
-                break;
+            const Size size = size_at(lengths_, i);
+            if (kinds_.holds(index, size)) {
+                by_tokens += lengths_.counts[i] * size.tokens / layout.most_tokens;
+                by_time += room > 0 ? lengths_.counts[i] * layout.work(size) / room : 0;
             }
-            by_tokens += lengths_.counts[i] * tokens / layout.most_tokens;
-            by_time += room > 0 ? lengths_.counts[i] * layout.work(tokens) / room : 0;
         }
         const bool time_decides = by_time > by_tokens;
         const double each_second = work * layout.degree + (time_decides ? right / room : 0);
         const double each_token = time_decides ? 0 : right / layout.most_tokens;
         for (std::size_t i = 0; i < lengths_.tokens.size(); ++i) {
-            const double tokens = lengths_.tokens[i];
-            if (!kinds_.holds(index, tokens)) {
-                break;
+            const Size size = size_at(lengths_, i);
+            if (kinds_.holds(index, size)) {
+                take(i, index, each_second * layout.work(size) + each_token * size.tokens);
             }
-            take(i, index, each_second * layout.work(tokens) + each_token * tokens);
         }
     }
 
@@ -112,12 +109,13 @@ public:
     }
 
 private:
-    double count_of(std::int64_t tokens) const {
-        const auto length = static_cast<double>(tokens);
-        const auto place = std::lower_bound(lengths_.tokens.begin(), lengths_.tokens.end(), length);
-        return place == lengths_.tokens.end() || *place != length
-                   ? 0
-                   : lengths_.counts[static_cast<std::size_t>(place - lengths_.tokens.begin())];
+    double count_of(const Size& size) const {
+        double count = 0;
+        for (std::size_t i = lengths_.tokens.size();
+             i-- > 0 && lengths_.tokens[i] >= size.tokens;) {
+            count += size_at(lengths_, i) == size ? lengths_.counts[i] : 0;
+        }
+        return count;
     }
     void take(std::size_t length, std::size_t index, double price) {
         Certificate::Price& cheapest = prices_[kinds_.kind(index).slot][length];

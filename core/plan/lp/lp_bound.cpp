@@ -13,10 +13,10 @@ namespace {
 
 constexpr double kPrecision = 1e-4;  // of the search, relative
 constexpr double kFirstStep = 0.0025;
-constexpr double kRounding = 1e-9;      // what sums of many prices may be off by
+constexpr double kRounding = 1e-9;    // what sums of many prices may be off by
 constexpr double kMostOverCheap = 3;  // the search ends here at the latest
-constexpr std::size_t kOwn = 40;        // longest lengths, each with a part of its own
-constexpr std::size_t kClasses = 70;    // of the other lengths
+constexpr std::size_t kOwn = 40;      // longest lengths, each with a part of its own
+constexpr std::size_t kClasses = 70;  // of the other lengths
 constexpr int kSlotsBelow = 3;
 constexpr int kSlotsAbove = 5;
 constexpr int kMostRounds = 40;
@@ -33,24 +33,29 @@ Priced priced_lengths(const Lengths& exact) {
     }
     double count = 0;
     double tokens = 0;
+    double squared = 0;
     double before = 0;
     for (std::size_t i = 0; i < num_rest; ++i) {
         count += exact.counts[i];
         tokens += exact.counts[i] * exact.tokens[i];
+        squared += exact.counts[i] * exact.squared_tokens[i];
         const double until = before + tokens;
         const bool is_full = until * static_cast<double>(kClasses) >=
                              rest * static_cast<double>(priced.lengths.tokens.size() + 1);
         if (is_full || i + 1 == num_rest) {
             priced.lengths.tokens.push_back(tokens / count);
+            priced.lengths.squared_tokens.push_back(squared / count);
             priced.lengths.counts.push_back(count);
             before = until;
             count = 0;
             tokens = 0;
+            squared = 0;
         }
     }
     priced.first_own = priced.lengths.tokens.size();
     for (std::size_t i = num_rest; i < size; ++i) {
         priced.lengths.tokens.push_back(exact.tokens[i]);
+        priced.lengths.squared_tokens.push_back(exact.squared_tokens[i]);
         priced.lengths.counts.push_back(exact.counts[i]);
     }
     return priced;
@@ -153,7 +158,7 @@ std::vector<Rule> Search::first_rules(const Kinds& kinds,
 // A kind that joins the program does so with all lengths that it holds.
 void Search::add_rules(const Kinds& kinds, std::size_t kind, std::vector<Rule>& rules) const {
     for (std::size_t i = 0; i < priced_.lengths.tokens.size(); ++i) {
-        if (kinds.holds(kind, priced_.lengths.tokens[i])) {
+        if (kinds.holds(kind, size_at(priced_.lengths, i))) {
             rules.emplace_back(kind, i);
         }
     }

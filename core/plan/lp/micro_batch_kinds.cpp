@@ -20,10 +20,12 @@ double whole_share(double share, std::size_t q) {
     return std::floor((parts + 1) * share) / parts;
 }
 
-bool beats(const Layout& shallow, const Layout& deep) {
-    return shallow.extra_seconds <= deep.extra_seconds &&
-           shallow.token_seconds <= deep.token_seconds &&
-           shallow.squared_seconds <= deep.squared_seconds;
+// Whatever the price rule of `cheap` allows a micro-batch of `dear`, that of `dear` does.
+bool makes_needless(const Layout& cheap, const Layout& dear, double longest_seconds) {
+    return cheap.extra_seconds <= dear.extra_seconds && cheap.token_seconds <= dear.token_seconds &&
+           cheap.squared_seconds <= dear.squared_seconds &&
+           (cheap.most_tokens >= dear.most_tokens ||
+            cheap.token_seconds * cheap.most_tokens >= longest_seconds * kSlack);
 }
 
 }  // namespace
@@ -32,7 +34,9 @@ double least_fixed_seconds(const Problem& problem) {
     double least = std::numeric_limits<double>::infinity();
     for (int depth = 0; depth <= problem.max_recompute_layers(); ++depth) {
         for (const int degree : problem.degrees) {
-            least = std::min(least, problem.cost->linear(degree, depth).fixed_seconds);
+            for (const CostPiece& piece : bounding_pieces(*problem.cost, degree, depth)) {
+                least = std::min(least, piece.line.fixed_seconds);
+            }
         }
     }
     return least;
@@ -47,31 +51,34 @@ std::vector<Layout> layouts_of(const Problem& problem, double longest_seconds) {
     const double fixed = least_fixed_seconds(problem);
     std::vector<Layout> layouts;
     for (const int degree : problem.degrees) {
-        const Layout* full = nullptr;  // the first depth that time fills before memory does
-        std::vector<Layout> depths;
-        depths.reserve(static_cast<std::size_t>(problem.max_recompute_layers()) + 1);
+        std::vector<Layout> here;
         for (int depth = 0; depth <= problem.max_recompute_layers(); ++depth) {
-            const LinearCost line = problem.cost->linear(degree, depth);
-            const double memory = problem.memory_budget_bytes * kSlack - line.static_bytes;
-            const double most = line.token_bytes > 0 ? std::floor(memory / line.token_bytes) : 1e15;
-            if (memory < 0 || most < 1) {
-                continue;
-            }
-            const Layout layout{.degree = static_cast<double>(degree),
-                                .depth = depth,
-                                .extra_seconds = line.fixed_seconds - fixed,
-                                .token_seconds = line.token_seconds / pace,
-                                .squared_seconds = line.squared_token_seconds / pace,
-                                .most_tokens = most};
-            if (full != nullptr && beats(*full, layout)) {
-                continue;
-            }
-            depths.push_back(layout);
-            if (full == nullptr && layout.token_seconds * most >= longest_seconds * kSlack) {
-                full = &depths.back();
+            double before = 0;  // tokens of the pieces before
+            for (const CostPiece& piece : bounding_pieces(*problem.cost, degree, depth)) {
+                const LinearCost& line = piece.line;
+                const double memory = problem.memory_budget_bytes * kSlack - line.static_bytes;
+                const auto most_of_piece = static_cast<double>(piece.most_tokens);
+                const double most =
+                    line.token_bytes > 0
+                        ? std::min(most_of_piece, std::floor(memory / line.token_bytes))
+                        : most_of_piece;
+                if (memory < 0 || most < 1 || most <= before) {
+                    continue;
+                }
+                before = most_of_piece;
+                const Layout layout{.degree = static_cast<double>(degree),
+                                    .extra_seconds = line.fixed_seconds - fixed,
+                                    .token_seconds = line.token_seconds / pace,
+                                    .squared_seconds = line.squared_token_seconds / pace,
+                                    .most_tokens = most};
+                if (std::none_of(here.begin(), here.end(), [&](const Layout& other) {
+                        return makes_needless(other, layout, longest_seconds);
+                    })) {
+                    here.push_back(layout);
+                }
             }
         }
-        layouts.insert(layouts.end(), depths.begin(), depths.end());
+        layouts.insert(layouts.end(), here.begin(), here.end());
     }
     return layouts;
 }
@@ -94,29 +101,29 @@ Kinds::Kinds(const std::vector<Layout>& layouts,
     }
 }
 
-bool Kinds::holds(std::size_t index, double tokens) const {
+bool Kinds::holds(std::size_t index, const Size& size) const {
     const Layout& layout = this->layout(index);
-    return tokens <= layout.most_tokens && layout.work(tokens) <= kinds_[index].room_seconds;
+    return size.tokens <= layout.most_tokens && layout.work(size) <= kinds_[index].room_seconds;
 }
 
-Shares Kinds::shares(std::size_t index, double tokens) const {
+Shares Kinds::shares(std::size_t index, const Size& size) const {
     const Layout& layout = this->layout(index);
     const double room = kinds_[index].room_seconds;
-    const double by_time = room > 0 ? layout.work(tokens) / room : 0;
+    const double by_time = room > 0 ? layout.work(size) / room : 0;
     Shares shares;
-    shares.parts[0] = tokens / layout.most_tokens;
+    shares.parts[0] = size.tokens / layout.most_tokens;
     shares.parts[1] = by_time;
     for (std::size_t q = 1; q <= kCuts; ++q) {
         // Tokens are whole numbers: half a token more than fits is still too much.
-        shares.parts[1 + q] = whole_share(tokens / (layout.most_tokens + 0.5), q);
+        shares.parts[1 + q] = whole_share(size.tokens / (layout.most_tokens + 0.5), q);
         shares.parts[1 + kCuts + q] = whole_share(by_time * kBelow, q);
     }
     return shares;
 }
 
-double Kinds::rank_seconds(std::size_t index, double tokens) const {
+double Kinds::rank_seconds(std::size_t index, const Size& size) const {
     const Layout& layout = this->layout(index);
-    return layout.degree * layout.work(tokens);
+    return layout.degree * layout.work(size);
 }
 
 }  // namespace dcp::plan::lp

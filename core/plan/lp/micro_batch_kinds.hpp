@@ -1,8 +1,9 @@
 // Kinds of micro-batches, for the LP bound: on p ranks at recompute depth k, on ranks that run n
 // micro-batches in time T. What a sequence takes of one, and which sequences it can hold.
 //
-// A micro-batch of sequences with lengths l lasts, on each of its p ranks,
-//   fixed + extra + sum of work(l),   work(l) = token_seconds l + squared_seconds l^2,
+// A micro-batch of sequences of l tokens and s squared tokens lasts, on each of its p ranks, at
+// least
+//   fixed + extra + sum of work(l, s),   work(l, s) = token_seconds l + squared_seconds s,
 // where `fixed` is the least of all kinds. Since each of the n lasts at least `fixed`, none lasts
 // more than T - (n - 1) fixed.
 #pragma once
@@ -26,17 +27,26 @@ struct Shares {
     std::array<double, kCount> parts{};
 };
 
-// A degree with a depth, whatever n is.
+struct Size {  // of a sequence
+    double tokens = 0;
+    double squared_tokens = 0;
+    auto operator<=>(const Size&) const = default;
+};
+
+inline Size size_at(const Lengths& lengths, std::size_t i) {
+    return {lengths.tokens[i], lengths.squared_tokens[i]};
+}
+
+// A degree with a depth, and one line of its cost where that has several pieces; whatever n is.
 struct Layout {
     double degree = 1;
-    int depth = 0;
     double extra_seconds = 0;
     double token_seconds = 0;
     double squared_seconds = 0;
     double most_tokens = 0;  // of the group, whole
 
-    double work(double tokens) const {
-        return token_seconds * tokens + squared_seconds * tokens * tokens;
+    double work(const Size& size) const {
+        return token_seconds * size.tokens + squared_seconds * size.squared_tokens;
     }
 };
 
@@ -62,17 +72,18 @@ public:
         return slot * layouts_.size() + layout;
     }
 
-    bool holds(std::size_t index, double tokens) const;
-    Shares shares(std::size_t index, double tokens) const;  // of a sequence that it holds
-    double rank_seconds(std::size_t index, double tokens) const;
+    bool holds(std::size_t index, const Size& size) const;
+    Shares shares(std::size_t index, const Size& size) const;  // of a sequence that it holds
+    double rank_seconds(std::size_t index, const Size& size) const;
 
 private:
     const std::vector<Layout>& layouts_;
     std::vector<Kind> kinds_;
 };
 
-// All degrees and depths of a problem that hold at least one token, without those that a shallower
-// depth of the same degree beats for every micro-batch of at most `longest_seconds`.
+// All degrees and depths of a problem that hold at least one token, without those that another of
+// the same degree makes needless: one that is nowhere dearer, and holds as many tokens or whatever
+// `longest_seconds` leave time for.
 std::vector<Layout> layouts_of(const Problem& problem, double longest_seconds);
 
 // The least fixed time of a micro-batch.

@@ -166,13 +166,13 @@ void PriceProgram::add(const std::vector<Rule>& rules) {
     const auto num_prices = static_cast<int>(priced_.lengths.tokens.size());
     Entries rows;
     for (const auto& [index, length] : added) {
-        const double tokens = priced_.lengths.tokens[length];
+        const Size size = size_at(priced_.lengths, length);
         const Columns& columns = columns_.at(index);
         rows.begin();
         rows.add(static_cast<int>(length), 1);
         rows.add(num_prices + 2 * static_cast<int>(kinds_.kind(index).slot) + 1,
-                 -kinds_.rank_seconds(index, tokens) / makespan_);
-        const Shares shares = kinds_.shares(index, tokens);
+                 -kinds_.rank_seconds(index, size) / makespan_);
+        const Shares shares = kinds_.shares(index, size);
         for (std::size_t part = 0; part < Shares::kCount; ++part) {
             rows.add(columns.first_part + static_cast<int>(part), -shares.parts[part]);
         }
@@ -219,7 +219,7 @@ Multipliers PriceProgram::multipliers() const {
         for (const auto& [length, column] : columns.own) {
             const double value = at(static_cast<std::size_t>(column));
             if (value > 0) {
-                right.own[std::llround(priced_.lengths.tokens[length])] = value;
+                right.own[size_at(priced_.lengths, length)] = value;
             }
         }
     }

@@ -24,7 +24,7 @@ namespace dcp::plan::lp {
 // The right to open a micro-batch of one kind, shared.
 struct RightShares {
     std::array<double, Shares::kCount> by_part{};
-    std::map<std::int64_t, double> own;  // tokens -> what one sequence of this length pays
+    std::map<Size, double> own;  // what one sequence of this length pays
 };
 
 struct Multipliers {
