@@ -96,13 +96,12 @@ public:
     explicit Pool(std::int64_t most_tokens) : most_(static_cast<double>(most_tokens)) {}
 
     const Load& load() const { return load_; }
-    void add(std::int64_t tokens, int times = 1) {
-        const Load one = load_of(tokens);
+    void add(const Load& one, int times = 1) {
         load_.tokens += times * one.tokens;
         load_.squared_tokens += times * one.squared_tokens;
-        const std::size_t c = class_of(static_cast<double>(tokens));
+        const std::size_t c = class_of(static_cast<double>(one.tokens));
         counts_[c] += times;
-        sums_[c] += static_cast<double>(times * tokens);
+        sums_[c] += static_cast<double>(times * one.tokens);
     }
 
     // What the sequences take of micro-batches with room for `most_tokens`, in tokens.
@@ -169,7 +168,7 @@ public:
                               .seconds = gang.seconds});
         }
         for (const std::int32_t sequence : pool_) {
-            pool_load_.add(tokens_of(sequence));
+            pool_load_.add(load_of_sequence(sequence));
         }
         spread_ = kSpreadUse * spread_of_lengths();
         for (std::size_t i = 0; i < costs.num_degrees(); ++i) {
@@ -236,10 +235,9 @@ private:
         bool is_gone = false;
     };
 
-    std::int64_t tokens_of(std::int32_t sequence) const {
-        return problem_.sequences[static_cast<std::size_t>(sequence)].tokens;
+    Load load_of_sequence(std::int32_t sequence) const {
+        return load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
     }
-    Load load_of_sequence(std::int32_t sequence) const { return load_of(tokens_of(sequence)); }
 
     // How far squares a token lie from their mean, in parts of the mean, weighted by tokens.
     double spread_of_lengths() const {
@@ -249,8 +247,8 @@ private:
         const double mean = pool_load_.load().squared_tokens / static_cast<double>(pool_load_.load().tokens);
         double sum = 0;
         for (const std::int32_t sequence : pool_) {
-            const auto tokens = static_cast<double>(load_of_sequence(sequence).tokens);
-            sum += tokens * std::abs(tokens - mean);
+            const Load load = load_of_sequence(sequence);
+            sum += std::abs(load.squared_tokens - mean * static_cast<double>(load.tokens));
         }
         return std::min(1.0, sum / static_cast<double>(pool_load_.load().tokens) / mean);
     }
@@ -531,10 +529,10 @@ private:
         }
         const auto shift = [&](int direction) {
             if (leaves) {
-                pool_load_.add(out.tokens, direction);
+                pool_load_.add(out, direction);
             }
             if (joins) {
-                pool_load_.add(in.tokens, -direction);
+                pool_load_.add(in, -direction);
             }
         };
         shift(1);
@@ -635,7 +633,7 @@ private:
         }
         gang.seconds = costs_.seconds(index, gang.load);
         for (const std::int32_t sequence : gang.sequences) {
-            pool_load_.add(tokens_of(sequence), -1);
+            pool_load_.add(load_of_sequence(sequence), -1);
         }
         std::size_t place = 0;
         while (place < gangs_.size() && !gangs_[place].is_gone) {
@@ -668,7 +666,7 @@ private:
         gang.is_gone = true;
         const Pool load_before = pool_load_;
         for (const std::int32_t sequence : gang.sequences) {
-            pool_load_.add(tokens_of(sequence));
+            pool_load_.add(load_of_sequence(sequence));
         }
         if (keep(most)) {
             pool_.insert(pool_.end(), gang.sequences.begin(), gang.sequences.end());

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kRounding = 1e-9;     // what sums of many prices may be off by
 constexpr std::size_t kClasses = 120;  // of lengths, while a split is looked for
+constexpr std::size_t kFewClasses = 40;  // where a rough bound will do
+constexpr double kRough = 1e-3;
 constexpr int kSlotsBelow = 3;
 constexpr int kSlotsAbove = 4;
 
@@ -117,7 +119,7 @@ LowerBounds lower_bounds(const Problem& problem, double precision) {
     });
     double slots_bound = area;
     if (fixed > 0) {
-        const Lengths coarse = coarse_lengths(lengths, kClasses);
+        const Lengths coarse = coarse_lengths(lengths, precision < kRough ? kClasses : kFewClasses);
         slots_bound = search(area, precision, [&](double makespan) {
             const std::vector<Slot> slots = slot_window(ways, demand, makespan, ranks);
             const PriceTable exact = ways.table(makespan, slots, lengths);

@@ -12,6 +12,8 @@ namespace {
 // In a hurry the bound is a guide, and a plan this near to it is not compared with others.
 constexpr double kFastPrecision = 2e-3;
 constexpr double kNearEnough = 1.05;
+constexpr double kNearEnoughOfMany = 1.2;  // others take longer than the search itself
+constexpr std::size_t kMany = 2500;
 
 }  // namespace
 
@@ -26,7 +28,8 @@ Plan DcpPlanner::plan(const Problem& problem) const {
             best = std::move(plan);
         }
     };
-    if (!is_fast || best.makespan_seconds > kNearEnough * bound) {
+    const double near_enough = problem.sequences.size() < kMany ? kNearEnough : kNearEnoughOfMany;
+    if (!is_fast || best.makespan_seconds > near_enough * bound) {
         offer(BucketPlanner().plan(problem));
         offer(PackedPlanner().plan(problem));
         offer(InterPlanner().plan(problem));

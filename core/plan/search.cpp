@@ -20,6 +20,8 @@ constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 // Targets over the bound, dense where good plans end.
 constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
 constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
+constexpr double kFastTargets[] = {1.02, 1.3};
+constexpr double kOneTarget[] = {1.03};
 
 struct Budget {
     std::span<const double> targets = kTargets;
@@ -37,7 +39,7 @@ struct Budget {
 };
 
 Budget fast_budget() {
-    return {.targets = kFewTargets,
+    return {.targets = kFastTargets,
             .waste_shares = {0.4},
             .solo_shares = {1.0},
             .spare_shares = {0.0},
@@ -65,6 +67,13 @@ Budget budget_of(Effort effort, double share) {
         scale(budget.arrange_moves);
         scale(budget.moves_a_sequence);
         scale(budget.final_moves_a_sequence);
+    }
+    if (effort == Effort::kFast && share < 0.5) {
+        budget.targets = kOneTarget;
+        budget.arrange_moves = 300;
+        budget.finalists = 1;
+        budget.moves_a_sequence = 2;
+        budget.final_moves_a_sequence = 6;
     }
     return budget;
 }
