@@ -184,8 +184,9 @@ std::vector<PlanRecord> plan_elastic_batches(plan::Problem problem,
         throw ConfigError("--batch-mode elastic needs --batch-sequences B");
     }
     if (problem.step_mode != plan::StepMode::kIndependent) {
-        throw ConfigError("--batch-mode elastic needs --step-mode independent: in rounds no rank "
-                          "is idle alone");
+        throw ConfigError(
+            "--batch-mode elastic needs --step-mode independent: in rounds no rank "
+            "is idle alone");
     }
     const auto base = static_cast<std::size_t>(*options.batch.batch_sequences);
     BatchOptions drawn = options.batch;
@@ -203,8 +204,8 @@ std::vector<PlanRecord> plan_elastic_batches(plan::Problem problem,
             problem.sequences.assign(rest.begin(),
                                      rest.begin() + static_cast<std::ptrdiff_t>(base));
             PlanRecord record = planned(problem, planner, number, options, 0);
-            next += base + plan::fill_idle_time(record.problem, record.plan,
-                                                rest.subspan(base, 2 * base));
+            next += base +
+                    plan::fill_idle_time(record.problem, record.plan, rest.subspan(base, 2 * base));
             record.plan.lower_bound_seconds = bound_seconds(record.problem, options);
             plan::validate(record.problem, record.plan);
             records.push_back(std::move(record));

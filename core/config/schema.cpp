@@ -159,6 +159,8 @@ std::vector<Key> data_and_batch_keys() {
                 "sequences of an iteration; give this or batch.tokens; default: 64"),
         integer("batch.tokens", batch(&B::tokens), {1, kMaxBatchTokens},
                 "tokens of an iteration; give this or batch.sequences"),
+        word("batch.mode", batch(&B::mode), {"fixed"},
+             "a batch is what the seed and the epoch draw; elastic ones are for `dcp plan`"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
                 "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
                 "several ranks; auto: data.max_tokens, or if that is less, the longest sequence "
@@ -201,6 +203,8 @@ std::vector<Key> planner_keys() {
          [](const Config& config) { return config.planner.degrees; }},
         word("planner.recompute", planner(&P::recompute), {"auto", "yes", "no"},
              "may layers recompute; auto: model.recompute_layers of them; yes: all; no: none"),
+        word("planner.step_mode", planner(&P::step_mode), {"independent"},
+             "rounds, as fully sharded parameters would need them, are for `dcp plan --step-mode`"),
         {"planner.cost", "\"\" (this version plans with a cost model of its own)",
          "cost or profile file; empty: none", false,
          [](const Value& value, Config&) {

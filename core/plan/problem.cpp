@@ -280,8 +280,8 @@ StepMode parse_step_mode(std::string_view text) {
             return mode;
         }
     }
-    throw ConfigError(fmt::format(
-        "step mode '{}': must be independent, rounds or rounds-one-depth", text));
+    throw ConfigError(
+        fmt::format("step mode '{}': must be independent, rounds or rounds-one-depth", text));
 }
 
 std::string_view to_string(StepMode mode) {

@@ -67,9 +67,9 @@ void check_sequences(const Place& place,
                      const Problem& problem,
                      const Step& step,
                      std::vector<bool>& seen) {
-    place.require(!step.is_filler() || (problem.step_mode != StepMode::kIndependent &&
-                                        step.degree() == 1),
-                  "no sequences");
+    place.require(
+        !step.is_filler() || (problem.step_mode != StepMode::kIndependent && step.degree() == 1),
+        "no sequences");
     for (const std::int32_t sequence : step.sequences) {
         place.require(sequence >= 0 && static_cast<std::size_t>(sequence) < seen.size(),
                       fmt::format("sequence {} is not one of the {}", sequence, seen.size()));
@@ -109,9 +109,10 @@ void check_rounds(const Problem& problem, const Plan& plan) {
     }
     for (std::size_t rank = 0; rank < done.size(); ++rank) {
         if (done[rank] != done[0]) {
-            throw PlanError(fmt::format("plan: rank {} takes {} steps and rank 0 takes {}; in "
-                                        "rounds all take equally many",
-                                        rank, done[rank], done[0]));
+            throw PlanError(
+                fmt::format("plan: rank {} takes {} steps and rank 0 takes {}; in "
+                            "rounds all take equally many",
+                            rank, done[rank], done[0]));
         }
     }
 }
