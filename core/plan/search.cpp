@@ -215,9 +215,9 @@ private:
         if (outline.short_ones.empty()) {
             return;
         }
-        const Arrangement better = arrange(
-            problem_, costs_, std::move(outline), bound_,
-            {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = all_nested_});
+        const Arrangement better =
+            arrange(problem_, costs_, std::move(outline), bound_,
+                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = all_nested_});
         std::vector<Candidate> kept;
         for (int packs = 0; packs <= 2; ++packs) {
             Draft draft = constructor_.construct(better, better.seconds, {.packs_a_rank = packs});

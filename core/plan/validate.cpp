@@ -40,7 +40,9 @@ void check_ranks(const Place& place, const Problem& problem, const Step& step) {
         last = rank;
     }
     const int degree = step.degree();
-    place.require(std::binary_search(problem.degrees.begin(), problem.degrees.end(), degree),
+    // A filler exchanges nothing, so it is on one rank whatever degrees are allowed.
+    place.require(step.is_filler() ||
+                      std::binary_search(problem.degrees.begin(), problem.degrees.end(), degree),
                   fmt::format("SP degree {} is not allowed", degree));
     place.require(topology.obeys_node_rule(step.world_ranks),
                   fmt::format("its {} ranks must span exactly {} nodes of {} ranks", degree,
