@@ -14,11 +14,13 @@ struct LowerBounds {
     double longest_seconds = 0;  // the sequence that takes longest on its best group
     double area_seconds = 0;     // rank-seconds, fixed cost shared by tokens or by time
     double slots_seconds = 0;    // the same with a whole number of micro-batches on every rank
+    double speeds_seconds = 0;   // computation alone, over the speeds of all ranks together
 
     double best_seconds() const;
 };
 
-// Everything includes what an iteration costs once. PlanError where a sequence fits nowhere.
-LowerBounds lower_bounds(const Problem& problem);
+// Everything includes what an iteration costs once. PlanError where a sequence fits nowhere. The
+// bounds are found by halving, to this relative precision (never above the truth).
+LowerBounds lower_bounds(const Problem& problem, double precision = 5e-5);
 
 }  // namespace dcp::plan
