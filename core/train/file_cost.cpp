@@ -68,26 +68,29 @@ plan::StepCost FileCost::cost(const plan::Load& load,
                               const plan::Strategy& strategy,
                               int recompute_layers) const {
     plan::StepCost cost = file_->cost(load, strategy, depth(recompute_layers));
-    cost.peak_bytes = rates_.static_bytes + rates_.bytes_per_token *
-                                                static_cast<double>(load.tokens) /
-                                                static_cast<double>(strategy.degree());
+    const DepthBytes& bytes = rates_.bytes_of(depth(recompute_layers));
+    cost.peak_bytes = bytes.fixed + bytes.per_token * static_cast<double>(load.tokens) /
+                                        static_cast<double>(strategy.degree());
     return cost;
 }
 
-plan::LinearCost FileCost::with_bytes(plan::LinearCost line, int degree) const {
-    line.static_bytes = rates_.static_bytes;
-    line.token_bytes = rates_.bytes_per_token / static_cast<double>(degree);
+plan::LinearCost FileCost::with_bytes(plan::LinearCost line,
+                                      int degree,
+                                      int recompute_layers) const {
+    const DepthBytes& bytes = rates_.bytes_of(depth(recompute_layers));
+    line.static_bytes = bytes.fixed;
+    line.token_bytes = bytes.per_token / static_cast<double>(degree);
     return line;
 }
 
 plan::LinearCost FileCost::linear(int degree, int recompute_layers) const {
-    return with_bytes(file_->linear(degree, depth(recompute_layers)), degree);
+    return with_bytes(file_->linear(degree, depth(recompute_layers)), degree, recompute_layers);
 }
 
 std::vector<plan::CostPiece> FileCost::pieces(int degree, int recompute_layers) const {
     std::vector<plan::CostPiece> pieces = file_->pieces(degree, depth(recompute_layers));
     for (plan::CostPiece& piece : pieces) {
-        piece.line = with_bytes(piece.line, degree);
+        piece.line = with_bytes(piece.line, degree, recompute_layers);
     }
     return pieces;
 }
@@ -95,6 +98,7 @@ std::vector<plan::CostPiece> FileCost::pieces(int degree, int recompute_layers) 
 TrainingCost training_cost(const config::Config& config,
                            const ModelRates& rates,
                            std::int64_t rank_tokens,
+                           int deepest,
                            const std::vector<int>& degrees,
                            int ranks,
                            int ranks_per_node) {
@@ -107,7 +111,7 @@ TrainingCost training_cost(const config::Config& config,
     const PlanningCost cost = planning_cost(file, path, shape, ranks, ranks_per_node);
     check_model(config.model, cost, path);
     const auto least_layers = static_cast<int>(config.model.recompute_layers);
-    check_memory(cost, rank_tokens, least_layers, path);
+    check_memory(cost, rank_tokens, deepest, path);
 
     TrainingCost made{.model = std::make_shared<FileCost>(cost.model, least_layers, rates),
                       .degrees = {},

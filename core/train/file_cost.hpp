@@ -32,7 +32,7 @@ public:
 
 private:
     int depth(int recompute_layers) const { return std::max(recompute_layers, least_layers_); }
-    plan::LinearCost with_bytes(plan::LinearCost line, int degree) const;
+    plan::LinearCost with_bytes(plan::LinearCost line, int degree, int recompute_layers) const;
 
     std::shared_ptr<const plan::CostModel> file_;
     int least_layers_;
@@ -46,10 +46,11 @@ struct TrainingCost {
 };
 
 // planner.cost for this model. ConfigError where the file is not about this model, allows none of
-// `degrees`, or says that `rank_tokens` on one rank do not fit.
+// `degrees`, or says that `rank_tokens` on one rank do not fit though `deepest` layers recompute.
 TrainingCost training_cost(const config::Config& config,
                            const ModelRates& rates,
                            std::int64_t rank_tokens,
+                           int deepest,
                            const std::vector<int>& degrees,
                            int ranks,
                            int ranks_per_node);

@@ -215,8 +215,8 @@ TEST_CASE("a cost file while training keeps the trainer's bytes", "[unit][cost]"
     config.model.layers = 3;
     config.model.recompute_layers = 2;
     config.planner.cost = path;
-    const ModelRates rates{.static_bytes = 5000, .bytes_per_token = 7};
-    const TrainingCost cost = training_cost(config, rates, 1000, {1, 2, 8}, 4, 2);
+    const ModelRates rates{.bytes = std::vector<DepthBytes>(4, {.fixed = 5000, .per_token = 7})};
+    const TrainingCost cost = training_cost(config, rates, 1000, 2, {1, 2, 8}, 4, 2);
     CHECK(cost.degrees == std::vector<int>{1, 2});
     const plan::MeasuredModel measured(plan::test::lawful_profile({}, 4, 2), 4, 2);
     const plan::Load load{500, 100'000};
@@ -231,11 +231,11 @@ TEST_CASE("a cost file while training keeps the trainer's bytes", "[unit][cost]"
     CHECK_FALSE(cost.model->covers(plan::load_of(10'000), {2, 1}));
 
     using Catch::Contains;
-    CHECK_THAT(error_of([&] { training_cost(config, rates, 1000, {3}, 2, 2); }),
+    CHECK_THAT(error_of([&] { training_cost(config, rates, 1000, 2, {3}, 2, 2); }),
                Contains("none in common"));
-    CHECK_THAT(error_of([&] { training_cost(config, rates, 1'000'000, {1}, 4, 2); }),
+    CHECK_THAT(error_of([&] { training_cost(config, rates, 1'000'000, 2, {1}, 4, 2); }),
                Contains("lower batch.micro_batch_tokens to"));
     config.model.layers = 4;
-    CHECK_THAT(error_of([&] { training_cost(config, rates, 1000, {1}, 4, 2); }),
+    CHECK_THAT(error_of([&] { training_cost(config, rates, 1000, 2, {1}, 4, 2); }),
                Contains("a model of 3 layers"));
 }
