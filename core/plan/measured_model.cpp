@@ -111,7 +111,7 @@ MeasuredModel::MeasuredModel(Profile profile, int ranks, int ranks_per_node)
         return std::tuple(a.strategy.ulysses, a.strategy.ring, a.link) <
                std::tuple(b.strategy.ulysses, b.strategy.ring, b.link);
     };
-    std::stable_sort(points.begin(), points.end(), is_before);
+    std::sort(points.begin(), points.end(), is_before);
     for (auto begin = points.begin(); begin != points.end();) {
         const auto end = std::find_if(begin, points.end(), [&](const ProfilePoint& point) {
             return is_before(*begin, point);
