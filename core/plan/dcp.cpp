@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/plan/bound.hpp"
+#include "core/plan/phases.hpp"
 #include "core/plan/planners.hpp"
 #include "core/plan/search.hpp"
 
@@ -14,6 +15,7 @@ constexpr double kFastPrecision = 2e-3;
 constexpr double kNearEnough = 1.05;
 constexpr double kNearEnoughOfMany = 1.2;  // others take longer than the search itself
 constexpr std::size_t kMany = 2500;
+constexpr int kPhasedRanks = 128;  // plans in phases win on few ranks, and take long on many
 
 }  // namespace
 
@@ -21,8 +23,7 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     const bool is_fast = effort_ == Effort::kFast;
     const double bound =
         (is_fast ? lower_bounds(problem, kFastPrecision) : lower_bounds(problem)).best_seconds();
-    Plan best =
-        search(problem, effort_, bound - problem.cost->per_iteration_seconds());
+    Plan best = search(problem, effort_, bound - problem.cost->per_iteration_seconds());
     const auto offer = [&](Plan plan) {
         if (plan.makespan_seconds < best.makespan_seconds) {
             best = std::move(plan);
@@ -36,6 +37,12 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     }
     if (!is_fast) {
         offer(IntraPlanner().plan(problem));
+    }
+    const bool is_small =
+        problem.topology.ranks <= kPhasedRanks && problem.sequences.size() < kMany;
+    if (is_small && (!is_fast || best.makespan_seconds > near_enough * bound)) {
+        offer(plan_by_degree_programme(problem).plan);
+        offer(plan_by_capped_work(problem).plan);
     }
     best.lower_bound_seconds = bound;
     return best;

@@ -1,14 +1,13 @@
+// Phases by packing and a programme over degrees: phases.hpp.
 #include <algorithm>
 #include <limits>
 #include <map>
 
-#include "tests/bench/rivals/rivals.hpp"
+#include "core/plan/phases.hpp"
 
-namespace dcp::bench {
+namespace dcp::plan {
 
 namespace {
-
-using plan::Load;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -35,7 +34,7 @@ std::vector<AtomicGroup> pack(const RunCosts& costs) {
             room = costs.most_tokens(degree);
         }
         groups[group].sequences.push_back(sequence);
-        groups[group].load += plan::load_of(tokens);
+        groups[group].load += costs.load(sequence);
         by_room.emplace(room - tokens, group);
     }
     return groups;
@@ -155,7 +154,7 @@ PhasedPlan planned(const RunCosts& costs,
 
 }  // namespace
 
-PhasedPlan FcpPlanner::phased(const plan::Problem& problem) const {
+PhasedPlan plan_by_degree_programme(const Problem& problem) {
     const RunCosts costs(problem);
     const auto rounds = split_into_phases(costs, pack(costs));
     PhasedPlan best = planned(costs, rounds, costs.degrees());
@@ -178,4 +177,4 @@ PhasedPlan FcpPlanner::phased(const plan::Problem& problem) const {
     return other.plan.makespan_seconds < best.plan.makespan_seconds ? other : best;
 }
 
-}  // namespace dcp::bench
+}  // namespace dcp::plan

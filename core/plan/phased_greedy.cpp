@@ -1,9 +1,11 @@
+// Phases by a cap of work, greedily: phases.hpp.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
-#include "tests/bench/rivals/rivals.hpp"
+#include "core/plan/phases.hpp"
 
-namespace dcp::bench {
+namespace dcp::plan {
 
 namespace {
 
@@ -32,7 +34,7 @@ public:
             if (costs_.most_tokens(degree) < costs_.tokens(sequence)) {
                 continue;
             }
-            const double work = tokens * tokens / degree;
+            const double work = costs_.load(sequence).squared_tokens / degree;
             if (groups_.empty()) {
                 // Its work, were its ranks full to what memory holds.
                 const auto rank_tokens = static_cast<double>(costs_.most_tokens(degree)) / degree;
@@ -184,17 +186,22 @@ PhasedPlan one_group(const RunCosts& costs) {
 
 }  // namespace
 
-PhasedPlan MegatronPlanner::phased(const plan::Problem& problem) const {
+PhasedPlan plan_by_capped_work(const Problem& problem) {
     const RunCosts costs(problem);
+    const std::vector<int> domain = power_of_two_domain(costs, 1);
+    PhasedPlan best = greedy(costs, domain, Ties::kFewestRanks);
+    const auto offer = [&best](PhasedPlan other) {
+        if (other.plan.makespan_seconds < best.plan.makespan_seconds) {
+            best = std::move(other);
+        }
+    };
+    offer(greedy(costs, domain, Ties::kLeastLoaded));
     const int ranks = problem.topology.ranks;
     if ((ranks & (ranks - 1)) != 0 &&
         costs.most_tokens(costs.degrees().back()) >= problem.longest()) {
-        return one_group(costs);
+        offer(one_group(costs));
     }
-    const std::vector<int> domain = power_of_two_domain(costs, 1);
-    PhasedPlan best = greedy(costs, domain, Ties::kFewestRanks);
-    PhasedPlan other = greedy(costs, domain, Ties::kLeastLoaded);
-    return other.plan.makespan_seconds < best.plan.makespan_seconds ? other : best;
+    return best;
 }
 
-}  // namespace dcp::bench
+}  // namespace dcp::plan
