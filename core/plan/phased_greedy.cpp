@@ -1,5 +1,6 @@
 // Phases by a cap of work, greedily: phases.hpp.
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -19,7 +20,7 @@ struct Group {
 };
 
 // How a tie in the most loaded group is broken; the description does not say.
-enum class Ties { kFewestRanks, kLeastLoaded };
+enum class Ties : std::uint8_t { kFewestRanks, kLeastLoaded };
 
 class MicroBatch {
 public:
@@ -146,8 +147,10 @@ PhasedPlan greedy(const RunCosts& costs, const std::vector<int>& domain, Ties ti
         }
         is_first = false;
         std::vector<Group> groups = std::move(micro_batch).filled();
-        std::stable_sort(groups.begin(), groups.end(),
-                         [](const Group& a, const Group& b) { return a.degree > b.degree; });
+        std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+            return a.degree != b.degree ? a.degree > b.degree
+                                        : a.sequences.front() < b.sequences.front();
+        });
         for (const Group& group : groups) {
             if (!phases.place(group.degree, group.sequences)) {
                 phases.begin();  // nodes of an odd size: no place is left beside the others

@@ -46,8 +46,12 @@ std::vector<std::vector<AtomicGroup>> split_into_phases(const RunCosts& costs,
     const auto seconds = [&](const AtomicGroup& group) {
         return costs.seconds(group.least_degree, group.load);
     };
-    std::stable_sort(groups.begin(), groups.end(),
-                     [&](const auto& a, const auto& b) { return seconds(a) > seconds(b); });
+    std::sort(groups.begin(), groups.end(), [&](const AtomicGroup& a, const AtomicGroup& b) {
+        const double seconds_a = seconds(a);
+        const double seconds_b = seconds(b);
+        return seconds_a != seconds_b ? seconds_a > seconds_b
+                                      : a.sequences.front() < b.sequences.front();
+    });
     std::vector<std::vector<AtomicGroup>> phases;
     std::vector<int> free;
     for (AtomicGroup& group : groups) {
@@ -113,8 +117,9 @@ void place_all(const RunCosts& costs,
     for (std::size_t i = 0; i < order.size(); ++i) {
         order[i] = i;
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return degrees[a] > degrees[b]; });
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return degrees[a] != degrees[b] ? degrees[a] > degrees[b] : a < b;
+    });
     const auto place = [&](std::size_t group) {
         for (auto degree = costs.degrees().rbegin(); degree != costs.degrees().rend(); ++degree) {
             if (*degree <= degrees[group] && *degree >= groups[group].least_degree &&

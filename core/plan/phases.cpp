@@ -74,8 +74,9 @@ double RunCosts::seconds(int degree, const Load& load) const {
 std::vector<std::int32_t> RunCosts::longest_first() const {
     std::vector<std::int32_t> order(problem_->sequences.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int32_t a, std::int32_t b) { return tokens(a) > tokens(b); });
+    std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        return tokens(a) != tokens(b) ? tokens(a) > tokens(b) : a < b;
+    });
     return order;
 }
 
@@ -107,8 +108,10 @@ void Phases::begin() {
 std::vector<int> Phases::find(int degree) const {
     std::vector<std::size_t> order(free_of_node_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return free_of_node_[a].size() > free_of_node_[b].size();
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        const std::size_t free_a = free_of_node_[a].size();
+        const std::size_t free_b = free_of_node_[b].size();
+        return free_a != free_b ? free_a > free_b : a < b;
     });
     const auto num_nodes = static_cast<std::size_t>(costs_.problem().topology.nodes_for(degree));
     std::vector<int> ranks;
