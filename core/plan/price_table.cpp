@@ -121,8 +121,8 @@ WayFinder::WayFinder(const Problem& problem) {
 }
 
 void WayFinder::add_options(Depth& depth, const Problem& problem, int degree, int layers) const {
-    // Ranks faster than 1 shorten what is computed; the fastest sets the pace of the bound.
-    double pace = 1;
+    // The fastest rank sets the pace of the bound.
+    double pace = problem.topology.speeds.empty() ? 1 : 0;
     for (const double speed : problem.topology.speeds) {
         pace = std::max(pace, speed);
     }
