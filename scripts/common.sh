@@ -14,6 +14,7 @@ build_packages=(g++ cmake ninja-build pkg-config ccache mold
 test_packages=(catch2 python3 coinor-libcbc-dev)
 launch_test_packages=(iproute2 slurm-wlm munge)  # two emulated hosts, a Slurm of one node
 lint_packages=(clang-format-14 clang-tidy-19)
+plot_packages=(python3-matplotlib)  # for the python3 of Debian
 comparison_packages=(python3 python3-venv)
 
 step() {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/plan/bound.hpp"
+#include "core/plan/phases.hpp"
 #include "core/plan/planners.hpp"
 #include "core/plan/search.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 // In a hurry the bound is a guide, and a plan near it is not compared with others where comparing
 // takes as long as the search.
 constexpr double kFastPrecision = 2e-3;
+constexpr int kPhasedRanks = 128;  // plans in phases win on few ranks, and take long on many
+constexpr std::size_t kPhasedSequences = 2500;
 
 double near_enough(std::size_t num_sequences) {
     if (num_sequences < 256) {
@@ -32,13 +35,20 @@ Plan DcpPlanner::plan(const Problem& problem) const {
             best = std::move(plan);
         }
     };
-    if (!is_fast || best.makespan_seconds > near_enough(problem.sequences.size()) * bound) {
+    const bool compares =
+        !is_fast || best.makespan_seconds > near_enough(problem.sequences.size()) * bound;
+    if (compares) {
         offer(BucketPlanner().plan(problem));
         offer(PackedPlanner().plan(problem));
         offer(InterPlanner().plan(problem));
     }
     if (!is_fast) {
         offer(IntraPlanner().plan(problem));
+    }
+    if (compares && problem.topology.ranks <= kPhasedRanks &&
+        problem.sequences.size() < kPhasedSequences) {
+        offer(plan_by_degree_programme(problem).plan);
+        offer(plan_by_capped_work(problem).plan);
     }
     best.lower_bound_seconds = bound;
     return best;

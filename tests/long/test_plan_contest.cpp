@@ -1,17 +1,18 @@
-// Whoever else plans, dcp's plan is not longer: thousands of random problems of three kinds of cost
-// models, both efforts, and all planners there are, those of others included.
+// Whoever else plans, dcp's plan is not longer (in fast effort: not by more than 5 %): thousands of
+// random problems and all planners there are, those of others included.
 #include "tests/support/plan_contest.hpp"
 #include <catch2/catch.hpp>
 
 using dcp::plan::Effort;
 using dcp::plan::test::contest;
 
-TEST_CASE("fast dcp is never worse than any other planner", "[long][plan]") {
+TEST_CASE("fast dcp is not much worse than any other planner", "[long][plan]") {
     contest({.first_seed = 20'000,
              .problems = 2500,
              .most_ranks = 32,
              .most_sequences = 100,
-             .effort = Effort::kFast});
+             .effort = Effort::kFast,
+             .slack = 0.05});
 }
 
 TEST_CASE("background dcp is never worse than any other planner", "[long][plan]") {

@@ -7,7 +7,8 @@ TEST_CASE("dcp is never worse than any other planner", "[unit][plan]") {
                               .problems = 120,
                               .most_ranks = 16,
                               .most_sequences = 40,
-                              .effort = dcp::plan::Effort::kFast});
+                              .effort = dcp::plan::Effort::kFast,
+                              .slack = 0.05});
     dcp::plan::test::contest({.first_seed = 10'000,
                               .problems = 12,
                               .most_ranks = 24,

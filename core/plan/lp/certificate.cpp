@@ -111,8 +111,9 @@ public:
 private:
     double count_of(const Size& size) const {
         double count = 0;
-        for (std::size_t i = lengths_.tokens.size();
-             i-- > 0 && lengths_.tokens[i] >= size.tokens;) {
+        std::size_t i = lengths_.tokens.size();
+        while (i > 0 && lengths_.tokens[i - 1] >= size.tokens) {
+            --i;
             count += size_at(lengths_, i) == size ? lengths_.counts[i] : 0;
         }
         return count;

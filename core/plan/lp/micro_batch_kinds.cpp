@@ -10,14 +10,23 @@ namespace {
 
 // A bound must hold for every plan that validate() accepts, and that allows 1e-9.
 constexpr double kSlack = 1 + 4e-9;
-constexpr std::size_t kCuts = 3;
 // Times are no whole numbers: one that is exactly half may come out a little above.
 constexpr double kBelow = 1 - 1e-9;
 
-// Of `most` things that add up to at most 1, the number above 1 / (q + 1) is at most q.
-double whole_share(double share, std::size_t q) {
-    const auto parts = static_cast<double>(q);
-    return std::floor((parts + 1) * share) / parts;
+// All the shares of one way, from `first` on. `share` is exact; `below` is a little less, such that
+// shares that fill the micro-batch exactly add up to less than 1: what floors and thresholds need.
+void add_shares(double share, double below, std::size_t first, Shares& shares) {
+    shares.parts[first] = share;
+    for (std::size_t q = 1; q <= Shares::kCuts; ++q) {
+        const auto cut = static_cast<double>(q);
+        shares.parts[first + q] = std::floor((cut + 1) * below) / cut;
+    }
+    for (std::size_t i = 1; i <= Shares::kThresholds; ++i) {
+        const double threshold = 0.5 * static_cast<double>(i) / Shares::kThresholds;
+        shares.parts[first + Shares::kCuts + i] = below > 1 - threshold ? 1
+                                                  : below < threshold   ? 0
+                                                                        : share;
+    }
 }
 
 // Whatever the price rule of `cheap` allows a micro-batch of `dear`, that of `dear` does.
@@ -111,13 +120,10 @@ Shares Kinds::shares(std::size_t index, const Size& size) const {
     const double room = kinds_[index].room_seconds;
     const double by_time = room > 0 ? layout.work(size) / room : 0;
     Shares shares;
-    shares.parts[0] = size.tokens / layout.most_tokens;
-    shares.parts[1] = by_time;
-    for (std::size_t q = 1; q <= kCuts; ++q) {
-        // Tokens are whole numbers: half a token more than fits is still too much.
-        shares.parts[1 + q] = whole_share(size.tokens / (layout.most_tokens + 0.5), q);
-        shares.parts[1 + kCuts + q] = whole_share(by_time * kBelow, q);
-    }
+    // Tokens are whole numbers: half a token more than fits is still too much.
+    add_shares(size.tokens / layout.most_tokens, size.tokens / (layout.most_tokens + 0.5), 0,
+               shares);
+    add_shares(by_time, by_time * kBelow, Shares::kCount / 2, shares);
     return shares;
 }
 

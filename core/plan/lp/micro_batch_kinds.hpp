@@ -20,10 +20,14 @@ namespace dcp::plan::lp {
 // Some parts of a micro-batch that a sequence takes. Over the sequences of any micro-batch of the
 // kind, each of them adds up to at most 1.
 struct Shares {
-    static constexpr std::size_t kCount = 8;
+    static constexpr std::size_t kCuts = 3;
+    static constexpr std::size_t kThresholds = 8;
+    static constexpr std::size_t kCount = 2 * (1 + kCuts + kThresholds);
 
-    // Of its tokens; of its time; then whole numbers, first by tokens, then by time: "at most one
-    // sequence has more than half", "at most two have more than a third", "three, a quarter".
+    // First by tokens, then by time. Each way: what it takes as it is; then whole numbers, "at most
+    // one sequence has more than half", "at most two have more than a third", "three, a quarter";
+    // then, for thresholds e, what it takes, but 1 above 1 - e and 0 below e: beside a sequence
+    // that leaves less than e there is no other of e or more.
     std::array<double, kCount> parts{};
 };
 

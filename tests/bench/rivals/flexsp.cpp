@@ -11,6 +11,8 @@ namespace dcp::bench {
 namespace {
 
 using plan::Load;
+using plan::Phases;
+using plan::RunCosts;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kBuckets = 16;
@@ -289,7 +291,7 @@ Solved with_real_sequences(const RunCosts& costs,
             for (int i = 0; i < allotment.counts[k][g]; ++i) {
                 const std::int32_t sequence = buckets[k].sequences[taken[k]++];
                 group.sequences.push_back(sequence);
-                load += plan::load_of(costs.tokens(sequence));
+                load += costs.load(sequence);
             }
         }
         if (!group.sequences.empty()) {
@@ -340,7 +342,7 @@ PhasedPlan FlexSpPlanner::phased(const plan::Problem& problem) const {
     if (problem.sequences.empty()) {
         return Phases(costs).finish();
     }
-    const std::vector<int> domain = power_of_two_domain(costs, 2);
+    const std::vector<int> domain = plan::power_of_two_domain(costs, 2);
     const Chunk order = costs.longest_first();
     std::int64_t tokens = 0;
     for (const std::int32_t sequence : order) {

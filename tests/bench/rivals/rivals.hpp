@@ -4,11 +4,12 @@
 // them than what they run on.
 #pragma once
 
-#include "tests/bench/rivals/phases.hpp"
-
+#include "core/plan/phases.hpp"
 #include "core/plan/planner.hpp"
 
 namespace dcp::bench {
+
+using plan::PhasedPlan;
 
 class Rival : public plan::Planner {
 public:
@@ -37,26 +38,22 @@ private:
     Options options_;
 };
 
-// FCP (arXiv 2602.21788). Sequences are packed by best fit decreasing into atomic groups of the
-// least degree that holds the first; a two-dimensional programme over (groups, ranks) gives each
-// any allowed degree from that up so that the slowest is fastest. The description knows one phase:
-// where the groups need more ranks than there are, longest first they fill as many phases as
-// needed.
+// FCP: plan_by_degree_programme().
 class FcpPlanner final : public Rival {
 public:
     std::string_view name() const override { return "fcp"; }
-    PhasedPlan phased(const plan::Problem& problem) const override;
+    PhasedPlan phased(const plan::Problem& problem) const override {
+        return plan::plan_by_degree_programme(problem);
+    }
 };
 
-// Megatron-Core's packing-aware greedy for dynamic context parallelism. Longest first; the work of
-// a sequence is s^2 / degree, without a linear term. The first of a micro-batch sets the cap of
-// work; each next joins a group of its degree or opens one on free ranks, whatever makes the most
-// loaded group least loaded, or waits for the next micro-batch. Ranks left over double the smallest
-// groups. Powers of two; a world of another size runs as one group.
+// Megatron-Core's greedy: plan_by_capped_work().
 class MegatronPlanner final : public Rival {
 public:
     std::string_view name() const override { return "megatron"; }
-    PhasedPlan phased(const plan::Problem& problem) const override;
+    PhasedPlan phased(const plan::Problem& problem) const override {
+        return plan::plan_by_capped_work(problem);
+    }
 };
 
 }  // namespace dcp::bench

@@ -1,19 +1,19 @@
-#include "tests/bench/rivals/phases.hpp"
+#include "core/plan/phases.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-namespace dcp::bench {
+namespace dcp::plan {
 
 namespace {
 
-std::int64_t tokens_held(const plan::Problem& problem, int degree, int depth) {
+std::int64_t tokens_held(const Problem& problem, int degree, int depth) {
     std::int64_t held = 0;
     std::int64_t too_many = std::int64_t{1} << 40;
     while (too_many - held > 1) {
         const std::int64_t middle = held + (too_many - held) / 2;
-        (plan::fits(problem, plan::Load{middle, 0}, degree, depth) ? held : too_many) = middle;
+        (fits(problem, Load{middle, 0}, degree, depth) ? held : too_many) = middle;
     }
     return held;
 }
@@ -24,14 +24,14 @@ bool is_power_of_two(int degree) {
 
 }  // namespace
 
-RunCosts::RunCosts(const plan::Problem& problem)
+RunCosts::RunCosts(const Problem& problem)
     : problem_(&problem), most_tokens_(static_cast<std::size_t>(problem.topology.ranks) + 1, 0) {
-    plan::check_problem(problem);
-    plan::require_all_fit(problem);
-    const plan::Load longest = plan::load_of(problem.longest());
+    check_problem(problem);
+    require_all_fit(problem);
+    const Load longest = load_of(problem.longest());
     const bool fits_without =
         std::any_of(problem.degrees.begin(), problem.degrees.end(),
-                    [&](int degree) { return plan::fits(problem, longest, degree, 0); });
+                    [&](int degree) { return fits(problem, longest, degree, 0); });
     depth_ = fits_without ? 0 : problem.max_recompute_layers();
     for (const int degree : problem.degrees) {
         const std::int64_t held = tokens_held(problem, degree, depth_);
@@ -63,15 +63,20 @@ std::int64_t RunCosts::tokens(std::int32_t sequence) const {
     return problem_->sequences[static_cast<std::size_t>(sequence)].tokens;
 }
 
-double RunCosts::seconds(int degree, const plan::Load& load) const {
-    return plan::cost_of(*problem_, load, degree, depth_).seconds();
+Load RunCosts::load(std::int32_t sequence) const {
+    return load_of(problem_->sequences[static_cast<std::size_t>(sequence)]);
+}
+
+double RunCosts::seconds(int degree, const Load& load) const {
+    return cost_of(*problem_, load, degree, depth_).seconds();
 }
 
 std::vector<std::int32_t> RunCosts::longest_first() const {
     std::vector<std::int32_t> order(problem_->sequences.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int32_t a, std::int32_t b) { return tokens(a) > tokens(b); });
+    std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        return tokens(a) != tokens(b) ? tokens(a) > tokens(b) : a < b;
+    });
     return order;
 }
 
@@ -89,7 +94,7 @@ std::vector<int> power_of_two_domain(const RunCosts& costs, int least) {
 }
 
 void Phases::begin() {
-    const plan::Topology& topology = costs_.problem().topology;
+    const Topology& topology = costs_.problem().topology;
     free_of_node_.assign(static_cast<std::size_t>(topology.num_nodes()), {});
     for (int rank = 0; rank < topology.ranks; ++rank) {
         free_of_node_[static_cast<std::size_t>(topology.node_of(rank))].push_back(rank);
@@ -103,8 +108,10 @@ void Phases::begin() {
 std::vector<int> Phases::find(int degree) const {
     std::vector<std::size_t> order(free_of_node_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return free_of_node_[a].size() > free_of_node_[b].size();
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        const std::size_t free_a = free_of_node_[a].size();
+        const std::size_t free_b = free_of_node_[b].size();
+        return free_a != free_b ? free_a > free_b : a < b;
     });
     const auto num_nodes = static_cast<std::size_t>(costs_.problem().topology.nodes_for(degree));
     std::vector<int> ranks;
@@ -139,13 +146,13 @@ bool Phases::place(int degree, const std::vector<std::int32_t>& sequences) {
     free_ranks_ -= degree;
     steps_.push_back({.world_ranks = ranks,
                       .sequences = sequences,
-                      .strategy = plan::preferred_strategy(degree, costs_.problem().heads),
+                      .strategy = preferred_strategy(degree, costs_.problem().heads),
                       .recompute_layers = costs_.depth()});
     return true;
 }
 
 PhasedPlan Phases::finish() && {
-    PhasedPlan result{.plan = plan::predicted(costs_.problem(), std::move(steps_)),
+    PhasedPlan result{.plan = predicted(costs_.problem(), std::move(steps_)),
                       .barrier_seconds = costs_.problem().cost->per_iteration_seconds()};
     begins_.push_back(result.plan.steps.size());
     for (std::size_t phase = 0; phase + 1 < begins_.size(); ++phase) {
@@ -158,4 +165,4 @@ PhasedPlan Phases::finish() && {
     return result;
 }
 
-}  // namespace dcp::bench
+}  // namespace dcp::plan

@@ -1,9 +1,12 @@
+// Phases by a cap of work, greedily: phases.hpp.
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <utility>
 
-#include "tests/bench/rivals/rivals.hpp"
+#include "core/plan/phases.hpp"
 
-namespace dcp::bench {
+namespace dcp::plan {
 
 namespace {
 
@@ -17,7 +20,7 @@ struct Group {
 };
 
 // How a tie in the most loaded group is broken; the description does not say.
-enum class Ties { kFewestRanks, kLeastLoaded };
+enum class Ties : std::uint8_t { kFewestRanks, kLeastLoaded };
 
 class MicroBatch {
 public:
@@ -32,7 +35,7 @@ public:
             if (costs_.most_tokens(degree) < costs_.tokens(sequence)) {
                 continue;
             }
-            const double work = tokens * tokens / degree;
+            const double work = costs_.load(sequence).squared_tokens / degree;
             if (groups_.empty()) {
                 // Its work, were its ranks full to what memory holds.
                 const auto rank_tokens = static_cast<double>(costs_.most_tokens(degree)) / degree;
@@ -144,8 +147,10 @@ PhasedPlan greedy(const RunCosts& costs, const std::vector<int>& domain, Ties ti
         }
         is_first = false;
         std::vector<Group> groups = std::move(micro_batch).filled();
-        std::stable_sort(groups.begin(), groups.end(),
-                         [](const Group& a, const Group& b) { return a.degree > b.degree; });
+        std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+            return a.degree != b.degree ? a.degree > b.degree
+                                        : a.sequences.front() < b.sequences.front();
+        });
         for (const Group& group : groups) {
             if (!phases.place(group.degree, group.sequences)) {
                 phases.begin();  // nodes of an odd size: no place is left beside the others
@@ -184,17 +189,22 @@ PhasedPlan one_group(const RunCosts& costs) {
 
 }  // namespace
 
-PhasedPlan MegatronPlanner::phased(const plan::Problem& problem) const {
+PhasedPlan plan_by_capped_work(const Problem& problem) {
     const RunCosts costs(problem);
+    const std::vector<int> domain = power_of_two_domain(costs, 1);
+    PhasedPlan best = greedy(costs, domain, Ties::kFewestRanks);
+    const auto offer = [&best](PhasedPlan other) {
+        if (other.plan.makespan_seconds < best.plan.makespan_seconds) {
+            best = std::move(other);
+        }
+    };
+    offer(greedy(costs, domain, Ties::kLeastLoaded));
     const int ranks = problem.topology.ranks;
     if ((ranks & (ranks - 1)) != 0 &&
         costs.most_tokens(costs.degrees().back()) >= problem.longest()) {
-        return one_group(costs);
+        offer(one_group(costs));
     }
-    const std::vector<int> domain = power_of_two_domain(costs, 1);
-    PhasedPlan best = greedy(costs, domain, Ties::kFewestRanks);
-    PhasedPlan other = greedy(costs, domain, Ties::kLeastLoaded);
-    return other.plan.makespan_seconds < best.plan.makespan_seconds ? other : best;
+    return best;
 }
 
-}  // namespace dcp::bench
+}  // namespace dcp::plan

@@ -1,14 +1,13 @@
+// Phases by packing and a programme over degrees: phases.hpp.
 #include <algorithm>
 #include <limits>
 #include <map>
 
-#include "tests/bench/rivals/rivals.hpp"
+#include "core/plan/phases.hpp"
 
-namespace dcp::bench {
+namespace dcp::plan {
 
 namespace {
-
-using plan::Load;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -35,7 +34,7 @@ std::vector<AtomicGroup> pack(const RunCosts& costs) {
             room = costs.most_tokens(degree);
         }
         groups[group].sequences.push_back(sequence);
-        groups[group].load += plan::load_of(tokens);
+        groups[group].load += costs.load(sequence);
         by_room.emplace(room - tokens, group);
     }
     return groups;
@@ -47,8 +46,12 @@ std::vector<std::vector<AtomicGroup>> split_into_phases(const RunCosts& costs,
     const auto seconds = [&](const AtomicGroup& group) {
         return costs.seconds(group.least_degree, group.load);
     };
-    std::stable_sort(groups.begin(), groups.end(),
-                     [&](const auto& a, const auto& b) { return seconds(a) > seconds(b); });
+    std::sort(groups.begin(), groups.end(), [&](const AtomicGroup& a, const AtomicGroup& b) {
+        const double seconds_a = seconds(a);
+        const double seconds_b = seconds(b);
+        return seconds_a != seconds_b ? seconds_a > seconds_b
+                                      : a.sequences.front() < b.sequences.front();
+    });
     std::vector<std::vector<AtomicGroup>> phases;
     std::vector<int> free;
     for (AtomicGroup& group : groups) {
@@ -114,8 +117,9 @@ void place_all(const RunCosts& costs,
     for (std::size_t i = 0; i < order.size(); ++i) {
         order[i] = i;
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return degrees[a] > degrees[b]; });
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return degrees[a] != degrees[b] ? degrees[a] > degrees[b] : a < b;
+    });
     const auto place = [&](std::size_t group) {
         for (auto degree = costs.degrees().rbegin(); degree != costs.degrees().rend(); ++degree) {
             if (*degree <= degrees[group] && *degree >= groups[group].least_degree &&
@@ -155,7 +159,7 @@ PhasedPlan planned(const RunCosts& costs,
 
 }  // namespace
 
-PhasedPlan FcpPlanner::phased(const plan::Problem& problem) const {
+PhasedPlan plan_by_degree_programme(const Problem& problem) {
     const RunCosts costs(problem);
     const auto rounds = split_into_phases(costs, pack(costs));
     PhasedPlan best = planned(costs, rounds, costs.degrees());
@@ -178,4 +182,4 @@ PhasedPlan FcpPlanner::phased(const plan::Problem& problem) const {
     return other.plan.makespan_seconds < best.plan.makespan_seconds ? other : best;
 }
 
-}  // namespace dcp::bench
+}  // namespace dcp::plan
