@@ -1,4 +1,5 @@
 // dcp plan: plans for imagined clusters, without training anything.
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <memory>
@@ -139,6 +140,17 @@ void print_report(const std::vector<PlanRecord>& records) {
     fmt::print("{}\n{}\n{}", plan_table(records), plan_histograms(records), plan_picture(*shown));
 }
 
+// The batches are a run: planners with one SP degree choose it once, for the longest of all.
+std::int64_t longest_tokens(const std::vector<std::vector<plan::Sequence>>& batches) {
+    std::int64_t longest = 0;
+    for (const auto& batch : batches) {
+        for (const plan::Sequence& sequence : batch) {
+            longest = std::max(longest, sequence.tokens);
+        }
+    }
+    return longest;
+}
+
 void run(const Options& options) {
     const config::CostFile cost = config::read_cost_file(options.cost);
     if (!options.check.empty()) {
@@ -160,6 +172,7 @@ void run(const Options& options) {
     std::vector<PlanRecord> records;
     std::string lines;
     const auto batches = plan_batches(options.batch);
+    problem.longest_tokens = longest_tokens(batches);
     for (std::size_t batch = 0; batch < batches.size(); ++batch) {
         problem.sequences = batches[batch];
         const double bound = plan::lower_bounds(problem).best_seconds();
@@ -194,6 +207,13 @@ void add_batch_options(CLI::App& command, Options& options) {
     CLI::Option* dataset = command.add_option("--dataset", options.batch.dataset,
                                               "Lengths of a dataset's documents instead");
     dataset->type_name("PREFIX")->excludes(lengths);
+    command
+        .add_option("--distribution", options.batch.distribution,
+                    "Draw lengths from a distribution instead: wikipedia, short,\n"
+                    "lognormal:mean=2000, ... (`dcp data sample --help` lists them)")
+        ->type_name("NAME")
+        ->excludes(lengths)
+        ->excludes(dataset);
     CLI::Option* sequences = command.add_option("--batch-sequences", options.batch.batch_sequences,
                                                 "Sequences of a batch");
     sequences->type_name("B");
@@ -255,8 +275,11 @@ void require_what_to_plan(const Options& options) {
     if (!options.check.empty()) {
         return;
     }
-    if (options.batch.lengths.empty() && options.batch.dataset.empty()) {
-        throw ConfigError("dcp plan needs --lengths FILE or --dataset PREFIX (or --check FILE)");
+    if (options.batch.lengths.empty() && options.batch.dataset.empty() &&
+        options.batch.distribution.empty()) {
+        throw ConfigError(
+            "dcp plan needs --lengths FILE, --dataset PREFIX or --distribution NAME (or --check "
+            "FILE)");
     }
     if (!options.ranks) {
         throw ConfigError("dcp plan needs --ranks N");
