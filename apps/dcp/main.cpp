@@ -79,6 +79,7 @@ int run(int argc, char** argv) {
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
     dcp::add_plan_command(app);
+    dcp::add_simulate_command(app);
     dcp::add_data_commands(app);
     try {
         app.parse(argc, argv);

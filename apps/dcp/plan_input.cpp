@@ -103,7 +103,8 @@ std::vector<plan::Sequence> sequences_of(const std::vector<lengths::Item>& items
     std::vector<plan::Sequence> sequences;
     sequences.reserve(items.size());
     for (const lengths::Item& item : items) {
-        sequences.push_back({.id = item.id, .tokens = item.length.tokens});
+        sequences.push_back(
+            {.id = item.id, .tokens = item.length.tokens, .frames = item.length.frames});
     }
     return sequences;
 }

@@ -30,8 +30,8 @@ std::string to_string(const Length& length);
 // Random words for one draw, one after the other.
 class Words {
 public:
-    Words(std::uint64_t seed, std::int64_t position)
-        : rng_(seed, "sequence length", static_cast<std::uint64_t>(position)) {}
+    Words(std::uint64_t seed, std::string_view purpose, std::uint64_t thing)
+        : rng_(seed, purpose, thing) {}
     std::uint64_t word() { return rng_.word(next_++); }
     double uniform() { return rng_.uniform(next_++); }  // in (0, 1)
     double normal();                                    // mean 0, variance 1
@@ -51,7 +51,7 @@ public:
     virtual Length draw(Words& words, std::int64_t position) const = 0;
 
     Length at(std::uint64_t seed, std::int64_t position) const {
-        Words words(seed, position);
+        Words words(seed, "sequence length", static_cast<std::uint64_t>(position));
         return draw(words, position);
     }
 };
