@@ -58,7 +58,7 @@ Row word(Field SimulateFile::*section,
          std::vector<std::string> words = {}) {
     return {std::move(allowed), [=](const Value& value, SimulateFile& file) {
                 std::string read;
-                if (!read_text(value, read) || read.empty()) {
+                if (!read_text(value, read)) {  // empty: as if the key were not there
                     return false;
                 }
                 bool is_known = words.empty();
