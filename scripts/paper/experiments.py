@@ -1,0 +1,89 @@
+"""What is simulated: each function returns the runs of one experiment."""
+
+from simulation import SETS
+
+PLANNERS = ["bucket", "packed", "dcp-inter", "dcp-intra", "dcp"]
+SEQUENCES_PER_RANK = 8  # the batch, in all experiments that do not vary it
+VIDEO_FRAMES = (15, 30, 60, 120)
+FRAME_TOKENS = (144, 405, 920, 1620, 3600)
+
+
+def speed_ups(simulator, quick):
+    """All planners on the three sets of both models."""
+    ranks = [8, 32] if quick else [8, 16, 32, 64, 128]
+    return {(kind, name): simulator.run(f"speed-up-{kind}-{name}", kind, data, ranks, PLANNERS,
+                                        batch__sequences_per_rank=SEQUENCES_PER_RANK,
+                                        run__iterations=2 if quick else 10,
+                                        **({"planner__effort": "fast"} if quick else {}))
+            for kind, sets in SETS.items() for name, data in sets.items()}
+
+
+def scaling(simulator, quick):
+    """The same sequences on more and more ranks; the batch grows with the ranks."""
+    ranks = [8, 64] if quick else [8, 16, 32, 64, 128, 256, 512, 1024]
+    sequences = 16 * ranks[-1]
+    return {(kind, name): simulator.run(f"scaling-{kind}-{name}", kind, data, ranks, ["dcp"],
+                                        batch__sequences_per_rank=16, run__sequences=sequences,
+                                        planner__effort="fast")
+            for kind, sets in SETS.items() for name, data in sets.items()}
+
+
+def batch_sizes(simulator, quick):
+    """How much the speed-up depends on the size of the batch: 32 ranks."""
+    sizes = [4, 8] if quick else [2, 4, 8, 16, 32]
+    return {(kind, name, size): simulator.run(f"batch-{kind}-{name}-{size}", kind, data, [32],
+                                              ["bucket", "dcp-intra", "dcp"],
+                                              batch__sequences_per_rank=size,
+                                              run__iterations=1 if quick else max(2, 40 // size),
+                                              planner__effort="fast")
+            for kind, sets in SETS.items() for name, data in sets.items() for size in sizes}
+
+
+def bucket_degrees(simulator, quick):
+    """`bucket` at SP degrees that it would not choose: on 8 and on 32 ranks."""
+    degrees = [4] if quick else [1, 2, 4, 8]
+    found = {}
+    for kind, sets in SETS.items():
+        for name, data in sets.items():
+            for degree in degrees:
+                if kind == "1D" and degree < 4:
+                    continue  # the longest sequence does not fit
+                found[kind, name, degree] = simulator.run(
+                    f"bucket-{kind}-{name}-sp{degree}", kind, data, [8, 32], ["bucket"],
+                    batch__sequences_per_rank=SEQUENCES_PER_RANK,
+                    run__iterations=2 if quick else 10, planner__degrees=[degree])
+    return found
+
+
+def recomputation(simulator, quick):
+    """Sequences of one length: full recomputation, as little as memory allows, and the optimum."""
+    found = {}
+    lengths = [2**k for k in range(12, 21)]
+    for tokens in lengths[::4] if quick else lengths:
+        found["1D", tokens] = recomputation_of(simulator, "1D", [tokens], quick)
+    buckets = [(frames, tokens) for tokens in FRAME_TOKENS for frames in VIDEO_FRAMES]
+    for frames, tokens in buckets[::10] if quick else buckets:
+        found["2D", frames * tokens, f"{frames}x{tokens}"] = recomputation_of(
+            simulator, "2D", [f"{frames}x{tokens}"], quick)
+    return found
+
+
+def recomputation_of(simulator, kind, lengths, quick):
+    name = f"recompute-{kind}-{lengths[0]}"
+    common = {"batch__sequences": 64, "run__iterations": 1, "planner__effort": "fast"}
+    allowed = simulator.run(name, kind, lengths, [32], ["dcp-inter", "dcp-intra", "dcp"], **common)
+    return {run["planner"]: run for run in allowed}
+
+
+def degrees(simulator, quick):
+    """dcp with powers of two and with every degree."""
+    found = {}
+    for kind, sets in SETS.items():
+        for name, data in sets.items():
+            for allowed in ("pow2", "any"):
+                found[kind, name, allowed] = simulator.run(
+                    f"degrees-{kind}-{name}-{allowed}", kind, data, [32], ["dcp"],
+                    batch__sequences_per_rank=SEQUENCES_PER_RANK,
+                    run__iterations=2 if quick else 10, planner__degrees=allowed,
+                    **({"planner__effort": "fast"} if quick else {}))[0]
+    return found
