@@ -27,6 +27,7 @@ void run_in_world(const std::function<void(const train::World&)>& action) {
                 .self = &self,
                 .groups = &session.group_factory(),
                 .topology = comm::gather_topology(control, *all, session.node_key()),
+                .ranks_on_node = session.ranks_on_node(),
                 .processors = session.processors()});
     } catch (const std::exception& error) {
         session.abort(error);

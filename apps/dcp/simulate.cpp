@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,12 +11,14 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/commands.hpp"
+#include "apps/dcp/cost_choice.hpp"
 #include "apps/dcp/plan_input.hpp"
 #include "apps/dcp/simulate_report.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/config/simulate_file.hpp"
+#include "core/plan/hardware_model.hpp"
 #include "core/sim/run.hpp"
 #include "core/train/cost_source.hpp"
 
@@ -98,30 +101,41 @@ double once_seconds(const config::SimulateFile::Iteration& iteration, int ranks)
     return seconds;
 }
 
+// Everything but the sequences.
 plan::Problem problem_of(const config::SimulateFile& config,
-                         const config::CostFile& cost,
+                         const CostChoice& choice,
+                         bool is_video,
                          int ranks) {
-    plan::Problem problem;
-    problem.cost = train::cost_model(cost);
-    problem.topology = {.ranks = ranks,
-                        .ranks_per_node = static_cast<int>(
-                            config.cluster.ranks_per_node.value_or(cost.ranks_per_node)),
-                        .speeds = {}};
+    std::optional<int> ranks_per_node;
+    if (config.cluster.ranks_per_node) {
+        ranks_per_node = static_cast<int>(*config.cluster.ranks_per_node);
+    }
+    const train::PlanningCost cost = choice.cost(ranks, ranks_per_node);
+    if (cost.dimensions == (is_video ? 1 : 2)) {
+        throw ConfigError(fmt::format("{} takes {}, and the sequences are {}", cost.model->name(),
+                                      is_video ? "texts" : "videos (FRAMESxTOKENS_PER_FRAME)",
+                                      is_video ? "videos (FRAMESxTOKENS_PER_FRAME)" : "texts"));
+    }
+    plan::Problem problem = train::planning_problem(cost, ranks);
     if (!config.planner.degrees.empty()) {
         problem.degrees = train::parse_degrees(config.planner.degrees, ranks, "planner.degrees");
-    } else if (cost.degrees.empty()) {
-        problem.degrees = plan::any_degrees(ranks);
-    } else {
-        for (const int degree : cost.degrees) {
-            if (degree <= ranks) {
-                problem.degrees.push_back(degree);
-            }
-        }
     }
-    problem.memory_budget_bytes = cost.budget;
-    problem.may_recompute =
-        config.planner.recompute.empty() ? cost.recompute : config.planner.recompute == "yes";
+    if (!config.planner.recompute.empty()) {
+        problem.may_recompute = config.planner.recompute == "yes";
+    }
     return problem;
+}
+
+// What utilisation is counted in; only a description of the hardware knows it.
+void add_utilization(sim::RunSettings& settings) {
+    const auto hardware =
+        std::dynamic_pointer_cast<const plan::HardwareModel>(settings.problem.cost);
+    if (hardware != nullptr) {
+        settings.training_flops = [hardware](const plan::Sequence& sequence) {
+            return hardware->training_flops(sequence);
+        };
+        settings.peak_flops = hardware->cluster().peak_flops;
+    }
 }
 
 sim::RunSettings settings_of(const config::SimulateFile& config,
@@ -146,7 +160,19 @@ sim::RunSettings settings_of(const config::SimulateFile& config,
                            .is_known = config.stragglers.known,
                            .is_moving = config.stragglers.moving};
     settings.plan_seconds = config.planner.plan_seconds;
+    add_utilization(settings);
     return settings;
+}
+
+void require_reduction_once(const config::SimulateFile& config, const plan::CostModel& cost) {
+    const bool is_given =
+        config.iteration.reduce_bytes > 0 || config.iteration.optimizer_seconds > 0;
+    if (is_given && cost.per_iteration_seconds() > 0) {
+        throw ConfigError(
+            fmt::format("{} has reduction and optimizer in it already ({} an iteration); leave out "
+                        "the section `iteration`",
+                        config.cluster.cost, format_seconds(cost.per_iteration_seconds())));
+    }
 }
 
 sim::RunReport run_one(const config::SimulateFile& config,
@@ -169,22 +195,27 @@ sim::RunReport run_one(const config::SimulateFile& config,
 void run(const Options& options) {
     const config::SimulateFile config =
         config::read_simulate_file(options.config, options.overrides);
-    const config::CostFile cost = config::read_cost_file(config.cluster.cost);
+    const CostChoice choice(config.cluster.cost, config.cluster.model);
     for (const std::string& name : config.planner.names) {
         plan::make_planner(name);  // an unknown name is known before an hour of simulation
     }
     const Source source = open_source(config);
+    const bool is_video = (source.distribution && source.distribution->is_video()) ||
+                          (!source.all.empty() && source.all.front().frames > 0);
     std::vector<sim::RunReport> reports;
+    std::string cost_name;
     for (const std::int64_t ranks : config.cluster.ranks) {
-        const sim::RunSettings settings =
-            settings_of(config, source, problem_of(config, cost, static_cast<int>(ranks)));
+        const sim::RunSettings settings = settings_of(
+            config, source, problem_of(config, choice, is_video, static_cast<int>(ranks)));
+        require_reduction_once(config, *settings.problem.cost);
+        cost_name = settings.problem.cost->name();
         for (const std::string& name : config.planner.names) {
             reports.push_back(run_one(config, source, settings, name));
         }
     }
     const sim::RunReport& first = reports.front();
     fmt::print("Simulated: {}; {}; first run: {} in {}, {} of virtual time\n\n{}",
-               config.name.empty() ? options.config : config.name, cost.name,
+               config.name.empty() ? options.config : config.name, cost_name,
                format_counted(first.sequences, "sequence"),
                format_counted(static_cast<std::int64_t>(first.iterations.size()), "iteration"),
                format_seconds(first.seconds), simulate_table(reports));

@@ -92,6 +92,7 @@ public:
                                              std::uint64_t creation) override;
     std::int64_t communicator_bytes(int group_size) const override;
     int node_key() const;
+    int ranks_on_node() const;
     int processors() const;
 
     int rank() const { return rank_; }
@@ -185,6 +186,14 @@ int MpiSession::State::node_key() const {
     return fake ? rank_ / *fake : key;
 }
 
+int MpiSession::State::ranks_on_node() const {
+    OwnedComm node;
+    split_by_node(rank_, node);
+    int ranks = 0;
+    check_mpi(MPI_Comm_size(node.handle, &ranks), "MPI_Comm_size", kNode);
+    return ranks;
+}
+
 int MpiSession::State::processors() const {
     OwnedComm node;
     split_by_node(rank_, node);
@@ -234,6 +243,9 @@ GroupFactory& MpiSession::group_factory() {
 }
 int MpiSession::node_key() {
     return state_->node_key();
+}
+int MpiSession::ranks_on_node() {
+    return state_->ranks_on_node();
 }
 int MpiSession::processors() {
     return state_->processors();

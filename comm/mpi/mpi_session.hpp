@@ -46,6 +46,9 @@ public:
     // other's memory), or as DCP_FAKE_RANKS_PER_NODE says: for gather_topology.
     int node_key();
 
+    // Collective over the world. How many ranks share this one's memory, whatever is made believe.
+    int ranks_on_node();
+
     // Collective over the world. How many processors this rank can count on: of each that it may
     // run on, the share that the node's other ranks leave, who may run there too. So it does not
     // matter whether the launcher has bound ranks to processors, to sockets or not at all.

@@ -106,10 +106,11 @@ using R = RunConfig;
 
 std::vector<Key> model_keys() {
     return {
-        word("model.kind", model(&M::kind), {"transformer-1d"}, "kind of model",
-             " (transformer-2d is not part of this version)"),
+        word("model.kind", model(&M::kind), {"transformer-1d", "transformer-2d"},
+             "kind of model; transformer-2d can be planned for (`dcp plan --model`), not trained"),
         integer("model.hidden", model(&M::hidden), {1, kMaxWidth}, "width of the residual stream"),
-        integer("model.layers", model(&M::layers), {1, 10000}, "number of layers"),
+        integer("model.layers", model(&M::layers), {1, 10000},
+                "number of layers; transformer-2d: of pairs of a spatial and a temporal block"),
         integer("model.heads", model(&M::heads), {1, 65536}, "query heads"),
         integer("model.kv_heads", model(&M::kv_heads), {1, 65536},
                 "key and value heads; divides model.heads; default: model.heads"),
@@ -135,6 +136,10 @@ std::vector<Key> model_keys() {
                 "the first so many layers keep only their input and compute the rest again in the "
                 "backward pass: less memory, same result; default: 0, or model.layers with "
                 "planner.recompute: yes"),
+        integer("model.text_tokens", model(&M::text_tokens), {0, kMaxWidth},
+                "transformer-2d: tokens of the text that every sequence attends to"),
+        integer("model.text_width", model(&M::text_width), {0, kMaxWidth},
+                "transformer-2d: width of that text's embedding"),
     };
 }
 

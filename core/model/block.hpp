@@ -46,12 +46,12 @@ public:
 
     // Exact bytes of allocate_saved for T tokens, and the most that forward or backward pushes on
     // top of it.
-    virtual std::int64_t saved_bytes(const SequenceAttention& attention, std::int64_t T) const = 0;
+    virtual std::int64_t saved_bytes(const AttentionBytes& attention, std::int64_t T) const = 0;
     virtual std::int64_t forward_scratch_bytes(const Queue& queue,
-                                               const SequenceAttention& attention,
+                                               const AttentionBytes& attention,
                                                std::int64_t T) const = 0;
     virtual std::int64_t backward_scratch_bytes(const Queue& queue,
-                                                const SequenceAttention& attention,
+                                                const AttentionBytes& attention,
                                                 std::int64_t T) const = 0;
 
     // Turns fp32 masters into what the kernels multiply; after every update.

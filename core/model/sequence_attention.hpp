@@ -20,15 +20,35 @@ struct AttentionShape {
     bool causal = true;
 };
 
-class SequenceAttention {
+// What attention needs of memory, for a rank that holds T tokens of a micro-batch.
+class AttentionBytes {
 public:
-    SequenceAttention() = default;
-    virtual ~SequenceAttention() = default;
-    SequenceAttention(const SequenceAttention&) = delete;
-    SequenceAttention& operator=(const SequenceAttention&) = delete;
-    SequenceAttention(SequenceAttention&&) = delete;
-    SequenceAttention& operator=(SequenceAttention&&) = delete;
+    AttentionBytes() = default;
+    virtual ~AttentionBytes() = default;
+    AttentionBytes(const AttentionBytes&) = delete;
+    AttentionBytes& operator=(const AttentionBytes&) = delete;
+    AttentionBytes(AttentionBytes&&) = delete;
+    AttentionBytes& operator=(AttentionBytes&&) = delete;
 
+    // True: the state holds what backward needs of qkv, which gets an empty qkv_TN then.
+    virtual bool keeps_qkv() const { return false; }
+    virtual std::int64_t state_bytes(const AttentionShape& shape,
+                                     DType dtype,
+                                     std::int64_t T) const = 0;
+
+    // The most that forward and backward push onto the arena.
+    virtual std::int64_t forward_scratch_bytes(const Queue& queue,
+                                               const AttentionShape& shape,
+                                               DType dtype,
+                                               std::int64_t T) const = 0;
+    virtual std::int64_t backward_scratch_bytes(const Queue& queue,
+                                                const AttentionShape& shape,
+                                                DType dtype,
+                                                std::int64_t T) const = 0;
+};
+
+class SequenceAttention : public AttentionBytes {
+public:
     // qkv_TN: [T, (H + 2G) D], queries, keys, values, rotated already. o_TN: [T, H D]. state:
     // uint8, state_bytes of them.
     virtual void forward(Queue& queue,
@@ -47,22 +67,6 @@ public:
                           ConstTensor state,
                           ConstTensor d_o_TN,
                           Tensor d_qkv_TN) = 0;
-
-    // True: the state holds what backward needs of qkv, which gets an empty qkv_TN then.
-    virtual bool keeps_qkv() const { return false; }
-    virtual std::int64_t state_bytes(const AttentionShape& shape,
-                                     DType dtype,
-                                     std::int64_t T) const = 0;
-
-    // The most that the two push onto the arena for T tokens here.
-    virtual std::int64_t forward_scratch_bytes(const Queue& queue,
-                                               const AttentionShape& shape,
-                                               DType dtype,
-                                               std::int64_t T) const = 0;
-    virtual std::int64_t backward_scratch_bytes(const Queue& queue,
-                                                const AttentionShape& shape,
-                                                DType dtype,
-                                                std::int64_t T) const = 0;
 };
 
 // Every sequence of the micro-batch is whole here.

@@ -72,17 +72,6 @@ public:
                                         DType dtype,
                                         std::int64_t T) const override;
 
-    // For planning: the most that any rank needs for sequences of this total, whatever their
-    // lengths. Scratch is that of forward or backward, the larger.
-    static std::int64_t max_state_bytes(
-        const AttentionShape& shape, DType dtype, std::int64_t total_tokens, int u, int r);
-    static std::int64_t max_scratch_bytes(const Queue& queue,
-                                          const AttentionShape& shape,
-                                          DType dtype,
-                                          std::int64_t total_tokens,
-                                          int u,
-                                          int r);
-
 private:
     struct Call;  // what the parts of one forward or backward share
 
@@ -113,6 +102,30 @@ private:
     std::vector<std::vector<kernels::AttentionSpan>> full_spans_;
     std::vector<std::int64_t> send_counts_, receive_counts_;  // of the exchange under way
     std::vector<ConstTensor> terms_;
+};
+
+// For planning: the most that any rank of a group needs when each holds at most T tokens of the
+// micro-batch, whatever the lengths of its sequences.
+class LargestShard final : public AttentionBytes {
+public:
+    LargestShard(int ulysses, int ring) : ulysses_(ulysses), ring_(ring) {}
+
+    bool keeps_qkv() const override { return ulysses_ > 1; }
+    std::int64_t state_bytes(const AttentionShape& shape,
+                             DType dtype,
+                             std::int64_t T) const override;
+    std::int64_t forward_scratch_bytes(const Queue& queue,
+                                       const AttentionShape& shape,
+                                       DType dtype,
+                                       std::int64_t T) const override;
+    std::int64_t backward_scratch_bytes(const Queue& queue,
+                                        const AttentionShape& shape,
+                                        DType dtype,
+                                        std::int64_t T) const override;
+
+private:
+    int ulysses_;
+    int ring_;
 };
 
 }  // namespace dcp::model

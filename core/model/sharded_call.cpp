@@ -1,7 +1,6 @@
 #include "core/model/sharded_call.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "kernels/attention.hpp"
@@ -12,28 +11,6 @@ namespace {
 
 std::int64_t padded(DType dtype, std::int64_t rows, std::int64_t columns) {
     return Arena::padded_bytes(dtype, {rows, columns});
-}
-
-// Calls visit(sizes) for every size that a rank can have: parts and shards differ by one token.
-template <class Visit>
-void for_possible_sizes(const AttentionShape& shape,
-                        DType dtype,
-                        std::int64_t total_tokens,
-                        int u,
-                        int r,
-                        const Visit& visit) {
-    const std::int64_t largest = (total_tokens + r - 1) / r;
-    for (const std::int64_t part : std::array{total_tokens / r, largest}) {
-        for (const std::int64_t local : std::array{part / u, (part + u - 1) / u}) {
-            visit(ShardedSizes{.split = HeadSplit(shape, u),
-                               .dtype = dtype,
-                               .ulysses = u,
-                               .ring = r,
-                               .local_tokens = local,
-                               .part_tokens = part,
-                               .largest_tokens = largest});
-        }
-    }
 }
 
 ShardedSizes sizes_of(const AttentionShape& shape,
@@ -47,6 +24,17 @@ ShardedSizes sizes_of(const AttentionShape& shape,
             .local_tokens = layout.num_tokens(group_rank),
             .part_tokens = layout.part_tokens(group_rank / layout.ulysses()),
             .largest_tokens = layout.largest_part_tokens()};
+}
+
+ShardedSizes largest_sizes(
+    const AttentionShape& shape, DType dtype, std::int64_t local_tokens, int u, int r) {
+    return {.split = HeadSplit(shape, u),
+            .dtype = dtype,
+            .ulysses = u,
+            .ring = r,
+            .local_tokens = local_tokens,
+            .part_tokens = local_tokens * u,
+            .largest_tokens = local_tokens * u};
 }
 
 }  // namespace
@@ -153,26 +141,24 @@ std::int64_t ShardedAttention::backward_scratch_bytes(const Queue& queue,
     return sizes_of(shape, dtype, layout_, group_.group_rank()).backward_bytes(queue);
 }
 
-std::int64_t ShardedAttention::max_state_bytes(
-    const AttentionShape& shape, DType dtype, std::int64_t total_tokens, int u, int r) {
-    std::int64_t most = 0;
-    for_possible_sizes(shape, dtype, total_tokens, u, r, [&](const ShardedSizes& sizes) {
-        most = std::max(most, sizes.state_bytes());
-    });
-    return most;
+std::int64_t LargestShard::state_bytes(const AttentionShape& shape,
+                                       DType dtype,
+                                       std::int64_t T) const {
+    return largest_sizes(shape, dtype, T, ulysses_, ring_).state_bytes();
 }
 
-std::int64_t ShardedAttention::max_scratch_bytes(const Queue& queue,
+std::int64_t LargestShard::forward_scratch_bytes(const Queue& queue,
                                                  const AttentionShape& shape,
                                                  DType dtype,
-                                                 std::int64_t total_tokens,
-                                                 int u,
-                                                 int r) {
-    std::int64_t most = 0;
-    for_possible_sizes(shape, dtype, total_tokens, u, r, [&](const ShardedSizes& sizes) {
-        most = std::max({most, sizes.forward_bytes(queue), sizes.backward_bytes(queue)});
-    });
-    return most;
+                                                 std::int64_t T) const {
+    return largest_sizes(shape, dtype, T, ulysses_, ring_).forward_bytes(queue);
+}
+
+std::int64_t LargestShard::backward_scratch_bytes(const Queue& queue,
+                                                  const AttentionShape& shape,
+                                                  DType dtype,
+                                                  std::int64_t T) const {
+    return largest_sizes(shape, dtype, T, ulysses_, ring_).backward_bytes(queue);
 }
 
 }  // namespace dcp::model

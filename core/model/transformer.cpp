@@ -204,7 +204,7 @@ std::int64_t Transformer::head_bytes(const Queue& queue, std::int64_t T) const {
 }
 
 std::int64_t Transformer::training_bytes(const Queue& queue,
-                                         const SequenceAttention& attention,
+                                         const AttentionBytes& attention,
                                          std::int64_t T,
                                          std::int64_t recompute_layers) const {
     const std::int64_t x = Arena::padded_bytes(compute_, {T, config_.hidden});

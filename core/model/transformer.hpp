@@ -60,7 +60,7 @@ public:
 
     // Exactly what the two push onto the arena at their highest point, for T tokens.
     std::int64_t training_bytes(const Queue& queue,
-                                const SequenceAttention& attention,
+                                const AttentionBytes& attention,
                                 std::int64_t T,
                                 std::int64_t recompute_layers) const;
     std::int64_t evaluation_bytes(const Queue& queue, std::int64_t T) const;

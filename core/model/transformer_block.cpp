@@ -71,8 +71,7 @@ void TransformerBlock::allocate_saved(PassContext& pass) {
     }
 }
 
-std::int64_t TransformerBlock::saved_bytes(const SequenceAttention& attention,
-                                           std::int64_t T) const {
+std::int64_t TransformerBlock::saved_bytes(const AttentionBytes& attention, std::int64_t T) const {
     const std::int64_t statistics = config_.norm == config::NormKind::kLayerNorm ? 4 : 2;
     const std::int64_t state = attention.state_bytes(attention_shape_, compute_, T);
     return (attention.keeps_qkv() ? 0 : Arena::padded_bytes(compute_, {T, qkv_.N})) +
@@ -268,7 +267,7 @@ void TransformerBlock::rotate_back(PassContext& pass, Tensor d_qkv_TN) const {
 }
 
 std::int64_t TransformerBlock::forward_scratch_bytes(const Queue& queue,
-                                                     const SequenceAttention& attention,
+                                                     const AttentionBytes& attention,
                                                      std::int64_t T) const {
     const std::int64_t qkv = attention.keeps_qkv() ? Arena::padded_bytes(compute_, {T, qkv_.N}) : 0;
     const std::int64_t exchange =
@@ -279,7 +278,7 @@ std::int64_t TransformerBlock::forward_scratch_bytes(const Queue& queue,
 }
 
 std::int64_t TransformerBlock::backward_scratch_bytes(const Queue& queue,
-                                                      const SequenceAttention& attention,
+                                                      const AttentionBytes& attention,
                                                       std::int64_t T) const {
     const std::int64_t d_o = Arena::padded_bytes(compute_, {T, o_.K});
     const std::int64_t d_qkv = Arena::padded_bytes(compute_, {T, qkv_.N});

@@ -32,12 +32,12 @@ public:
     void forward(PassContext& pass, ConstTensor x_TC, Tensor y_TC) override;
     void backward(PassContext& pass, ConstTensor x_TC, Tensor d_x_TC) override;
 
-    std::int64_t saved_bytes(const SequenceAttention& attention, std::int64_t T) const override;
+    std::int64_t saved_bytes(const AttentionBytes& attention, std::int64_t T) const override;
     std::int64_t forward_scratch_bytes(const Queue& queue,
-                                       const SequenceAttention& attention,
+                                       const AttentionBytes& attention,
                                        std::int64_t T) const override;
     std::int64_t backward_scratch_bytes(const Queue& queue,
-                                        const SequenceAttention& attention,
+                                        const AttentionBytes& attention,
                                         std::int64_t T) const override;
     void prepare(Queue& queue) override;
 

@@ -110,6 +110,9 @@ public:
     virtual double squared_tokens(const Sequence& sequence) const {
         return attention_pairs(sequence);
     }
+
+    // False where the cost is a guess beyond what the model knows.
+    virtual bool covers(const Load& /*load*/, const Strategy& /*strategy*/) const { return true; }
 };
 
 }  // namespace dcp::plan

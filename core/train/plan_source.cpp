@@ -26,13 +26,6 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// planner.degrees as the configuration holds it, "[1, 2]" included; only what the world can hold.
-std::vector<int> allowed_degrees(std::string text, int ranks) {
-    std::erase_if(text,
-                  [](char letter) { return letter == '[' || letter == ']' || letter == ' '; });
-    return parse_degrees(text, ranks, "planner.degrees");
-}
-
 // Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
 // node: plans then are right, and only their idea of which links are slow is not.
 int ranks_per_node(const comm::Topology& topology) {
@@ -47,12 +40,19 @@ int ranks_per_node(const comm::Topology& topology) {
 
 }  // namespace
 
+std::vector<int> allowed_degrees(const config::Config& config, int ranks) {
+    std::string text = config.planner.degrees;  // a list keeps its brackets
+    std::erase_if(text,
+                  [](char letter) { return letter == '[' || letter == ']' || letter == ' '; });
+    return parse_degrees(text, ranks, "planner.degrees");
+}
+
 PlanSource::PlanSource(const config::Config& config, const World& world, const PlanLimits& limits)
     : config_(config),
       world_(world),
       limits_(limits),
       cost_(std::make_shared<ModelCost>(config.model, limits.rates)),
-      degrees_(allowed_degrees(config.planner.degrees, world.size())) {
+      degrees_(allowed_degrees(config, world.size())) {
     const int most = degrees_.back();
     if (limits.longest_tokens > limits.rank_tokens * most) {
         throw ConfigError(fmt::format(

@@ -28,6 +28,9 @@ struct PlanLimits {
     ModelRates rates;
 };
 
+// planner.degrees, as far as a world of so many ranks can hold them; rising. ConfigError.
+std::vector<int> allowed_degrees(const config::Config& config, int ranks);
+
 class PlanSource {
 public:
     // ConfigError, alike on all ranks, where the longest sequence fits no group.

@@ -94,7 +94,8 @@ public:
           trainer_(trainer),
           files_(files),
           peak_flops_per_second_(peak()),
-          console_(config.run.iterations, peak_flops_per_second_, trainer.world()) {}
+          console_(config.run.iterations, peak_flops_per_second_, trainer.world()),
+          stop_(/*speaks=*/trainer.world().is_first()) {}
 
     void train(bool profile_ops) {
         start();
@@ -203,7 +204,14 @@ void run_training(const config::Config& config, const World& world, const TrainO
         Queue::cpu(1);  // for what ranks tell each other before they have one of their own
     std::unique_ptr<Trainer> trainer;
     std::optional<RunFiles> files;
-    run_on_all(control, world, [&] { trainer = std::make_unique<Trainer>(config, world); });
+    run_on_all(control, world, [&] {
+        if (config.model.has_two_dimensions()) {
+            throw UnsupportedError(
+                "model.kind is transformer-2d: this version plans for it (`dcp plan --model`) but "
+                "cannot train it; train a transformer-1d");
+        }
+        trainer = std::make_unique<Trainer>(config, world);
+    });
     trainer->check_ranks_agree();
     run_on_all(control, world, [&] {
         if (world.is_first()) {

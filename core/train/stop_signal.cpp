@@ -1,9 +1,6 @@
 #include "core/train/stop_signal.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <string_view>
 
 #include <unistd.h>
@@ -47,14 +44,6 @@ StopSignal::StopSignal(bool speaks) {
 StopSignal::~StopSignal() {
     sigaction(SIGINT, &earlier_interrupt_, nullptr);
     sigaction(SIGTERM, &earlier_terminate_, nullptr);
-}
-
-bool StopSignal::is_first_of_launcher() {
-    constexpr std::array kRankVariables{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-    return std::all_of(kRankVariables.begin(), kRankVariables.end(), [](const char* variable) {
-        const char* rank = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): read only
-        return rank == nullptr || std::string_view(rank) == "0";
-    });
 }
 
 int StopSignal::received() const {

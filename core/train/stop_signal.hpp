@@ -9,9 +9,8 @@ namespace dcp::train {
 
 class StopSignal {
 public:
-    // Installs the handlers. One process of a run should say what it will do, so the default is
-    // that rank 0 of a launcher speaks, or a process without one.
-    explicit StopSignal(bool speaks = is_first_of_launcher());
+    // Installs the handlers. One process of a run should say what it will do.
+    explicit StopSignal(bool speaks);
     ~StopSignal();  // puts the earlier handlers back
     StopSignal(const StopSignal&) = delete;
     StopSignal& operator=(const StopSignal&) = delete;
@@ -21,8 +20,6 @@ public:
     const char* name() const;  // "SIGTERM"; meaningful when requested
 
 private:
-    static bool is_first_of_launcher();
-
     struct sigaction earlier_interrupt_ {};
     struct sigaction earlier_terminate_ {};
 };

@@ -14,6 +14,8 @@
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/config/reader.hpp"
+#include "core/model/sharded_attention.hpp"
+#include "core/plan/strategy.hpp"
 #include "core/train/byte_frequency.hpp"
 #include "core/train/weights.hpp"
 
@@ -33,6 +35,20 @@ std::string hash_of_program() {
     return hashes;
 }
 
+// Of some sequences from first to last.
+std::string hash_of_sample(const data::SequenceTable& table) {
+    constexpr std::int64_t kSampled = 256;
+    const std::int64_t stride = std::max<std::int64_t>(table.num_sequences() / kSampled, 1);
+    std::string hashes;
+    for (std::int64_t sequence = 0; sequence < table.num_sequences(); sequence += stride) {
+        std::vector<std::int32_t> inputs(static_cast<std::size_t>(table.tokens(sequence)));
+        std::vector<std::int32_t> targets(inputs.size());
+        table.load(sequence, inputs, targets);
+        hashes += fmt::format("{:x} ", comm::hash_bytes(std::as_bytes(std::span(targets))));
+    }
+    return hashes;
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::Config& config, const World& world)
@@ -42,7 +58,7 @@ Trainer::Trainer(const config::Config& config, const World& world)
                                config.run.dtype,
                                config.run.threads,
                                config.memory.budget,
-                               world.ranks_on_this_node(),
+                               world.ranks_on_node,
                                world.processors)),
       queue_(Queue::cpu(machine_.threads)),
       arena_(machine_.budget_bytes),
@@ -142,6 +158,26 @@ void Trainer::fail_model_too_large() const {
         format_count(model::count_parameters(config_.model)), format_bytes(arena_.budget_bytes())));
 }
 
+// The highest point of training on T tokens of a micro-batch here, whatever group it is shared
+// with.
+std::int64_t Trainer::training_bytes(std::int64_t T) const {
+    // A plan of `random` has its own depths.
+    const bool any_depth = config_.planner.name == "random" && config_.planner.recompute == "auto";
+    const std::int64_t depth = any_depth ? 0 : config_.model.recompute_layers;
+    std::int64_t most = model_->training_bytes(queue_, local_attention_, T, depth);
+    const plan::Heads heads{.query = static_cast<int>(config_.model.heads),
+                            .key_value = static_cast<int>(config_.model.kv_heads)};
+    for (const int degree : allowed_degrees(config_, world_.size())) {
+        for (const plan::Strategy& strategy : plan::possible_strategies(degree, heads)) {
+            if (degree > 1) {
+                const model::LargestShard shard(strategy.ulysses, strategy.ring);
+                most = std::max(most, model_->training_bytes(queue_, shard, T, depth));
+            }
+        }
+    }
+    return most;
+}
+
 // A rare long sequence must not end a run after hours: the largest micro-batch that this data can
 // produce is checked now.
 void Trainer::check_memory() {
@@ -152,10 +188,8 @@ void Trainer::check_memory() {
             Arena::padded_bytes(DType::kFloat32, {T}) + 2 * Arena::kAlignmentBytes;
         const std::int64_t evaluation =
             validation_.empty() ? 0 : model_->evaluation_bytes(queue_, std::max(T, longest));
-        const std::int64_t training =
-            model_->training_bytes(queue_, local_attention_, T, config_.model.recompute_layers);
         return held_bytes + BatchLoader::bytes(T) + losses +
-               std::max({training, evaluation, optimizer_->scratch_bytes()});
+               std::max({training_bytes(T), evaluation, optimizer_->scratch_bytes()});
     };
     // A batch may be smaller than a micro-batch; held-out sequences are packed up to the limit.
     const std::int64_t in_batch = config_.batch.sequences > 0
@@ -174,26 +208,25 @@ void Trainer::check_memory() {
         }
     }
     throw ConfigError(fmt::format(
-        "memory.budget is too small: a micro-batch of {} tokens (the longest sequence has {}) "
-        "needs {}, of which {} are parameters, gradients and optimizer states, and the budget is "
-        "{}; the most that fits is {} tokens. Raise memory.budget, lower batch.micro_batch_tokens "
-        "or data.max_tokens, or raise model.recompute_layers ({} of {} now)",
+        "memory.budget is too small: {} tokens of a micro-batch on one rank (the longest sequence "
+        "has {}) need {}, of which {} are parameters, gradients and optimizer states, and the "
+        "budget is {}; the most that fits is {} tokens. Raise memory.budget, lower "
+        "batch.micro_batch_tokens{}, or raise model.recompute_layers ({} of {} now)",
         largest, longest, format_bytes(predicted_peak_bytes_), format_bytes(held_bytes),
-        format_bytes(arena_.budget_bytes()), fits, config_.model.recompute_layers,
-        config_.model.layers));
+        format_bytes(arena_.budget_bytes()), fits,
+        world_.size() > 1 ? " so that more ranks share long sequences" : " or data.max_tokens",
+        config_.model.recompute_layers, config_.model.layers));
 }
 
 void Trainer::make_plans() {
-    const auto bytes = [&](std::int64_t T) {
-        return static_cast<double>(
-            model_->training_bytes(queue_, local_attention_, T, config_.model.recompute_layers));
-    };
     constexpr double kFlopsPerThread = 5e10;  // only ratios matter to a plan
-    const ModelRates rates{.flops_per_second = kFlopsPerThread * queue_.threads(),
-                           .static_bytes = static_cast<double>(arena_.current_bytes()) + bytes(0),
-                           .bytes_per_token = (bytes(micro_batch_tokens_) - bytes(0)) /
-                                              static_cast<double>(micro_batch_tokens_),
-                           .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))};
+    const auto nothing = static_cast<double>(training_bytes(0));
+    const auto all = static_cast<double>(training_bytes(micro_batch_tokens_));
+    const ModelRates rates{
+        .flops_per_second = kFlopsPerThread * queue_.threads(),
+        .static_bytes = static_cast<double>(arena_.current_bytes()) + nothing,
+        .bytes_per_token = (all - nothing) / static_cast<double>(micro_batch_tokens_),
+        .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))};
     plans_ = std::make_unique<PlanSource>(config_, world_,
                                           PlanLimits{.rank_tokens = micro_batch_tokens_,
                                                      .longest_tokens = longest_sequence(),
@@ -210,11 +243,12 @@ void Trainer::check_ranks_agree() {
     check("the program", hash_of_program());
     check("the configuration", config::to_yaml(config_));
     check("the element type of products (run.dtype: auto)", std::string(name(machine_.compute)));
+    // All lengths, and a sample of what is in the documents.
     std::string lengths;
     for (std::int64_t document = 0; document < table_->num_documents(); ++document) {
         lengths += fmt::format("{} ", table_->document_tokens(document));
     }
-    check("the data sets", lengths);
+    check("the data sets", lengths + hash_of_sample(*table_));
 }
 
 // Every rank evaluates a share of the sequences by itself.

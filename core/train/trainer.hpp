@@ -69,6 +69,7 @@ private:
     void warn_of(const data::SequenceTable& table) const;
     void make_model();
     [[noreturn]] void fail_model_too_large() const;
+    std::int64_t training_bytes(std::int64_t T) const;
     void check_memory();
     void make_plans();
     std::int64_t longest_sequence() const;

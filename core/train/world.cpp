@@ -25,11 +25,6 @@ public:
 
 }  // namespace
 
-int World::ranks_on_this_node() const {
-    const int node = topology.node_of_rank[static_cast<std::size_t>(rank())];
-    return topology.ranks_on_node[static_cast<std::size_t>(node)];
-}
-
 LocalWorld::LocalWorld() : no_groups_(std::make_unique<NoGroups>()) {}
 
 World LocalWorld::world() {

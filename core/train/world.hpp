@@ -17,12 +17,12 @@ struct World {
     comm::Communicator* self = nullptr;    // this one alone
     comm::GroupFactory* groups = nullptr;  // makes every other
     comm::Topology topology;
-    int processors = 0;  // that this rank can count on; 0: all it may use
+    int ranks_on_node = 1;  // that share this one's memory; the topology may be imagined
+    int processors = 0;     // that this rank can count on; 0: all it may use
 
     int rank() const { return all->group_rank(); }
     int size() const { return all->group_size(); }
     bool is_first() const { return rank() == 0; }  // plans, prints and writes files
-    int ranks_on_this_node() const;
 };
 
 // A world of one rank, without any library.

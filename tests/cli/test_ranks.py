@@ -189,14 +189,20 @@ class Start(RanksTest):
         other = self.folder / "other"
         other.mkdir()
         write_tiny_dataset(other / "text", (300, 500, 80))
+        same_lengths = self.folder / "same-lengths"
+        same_lengths.mkdir()
+        shutil.copy2(f"{self.dataset}.idx", same_lengths / "text.idx")
+        tokens = Path(f"{self.dataset}.bin").read_bytes()
+        (same_lengths / "text.bin").write_bytes(tokens.replace(b"e\0", b"i\0"))
         program = self.folder / "dcp"
         shutil.copy2(shutil.which(DCP), program)
         with program.open("ab") as file:
             file.write(b"another build")
         for what, command in (("the configuration", f'exec {DCP} "$@" --set optimizer.lr=1e-4'),
                               ("the data sets", f'cd {other}; exec {DCP} "$@"'),
+                              ("the data sets", f'cd {same_lengths}; exec {DCP} "$@"'),
                               ("the program", f'exec {program} "$@"')):
-            with self.subTest(what=what):
+            with self.subTest(what=what, command=command):
                 wrapper = self.script("differ", f'if [ "$OMPI_COMM_WORLD_RANK" = 2 ]; then\n'
                                       f'    {command}\nfi\nexec {DCP} "$@"')
                 result = self.run_ranks(3, self.folder / "differ-run", "data.train=[text]",
@@ -245,9 +251,6 @@ class Failures(RanksTest):
         self.assert_one_line(3, ["iteration 1", "first bad tensor"], result)
 
 
-# Known defect: a run on several ranks that a signal stops ends in a few cases out of a hundred with
-# SIGABRT (glibc reports a damaged heap). Until it is found these run when asked for.
-@unittest.skipUnless(os.environ.get("DCP_TEST_KILLS"), "set DCP_TEST_KILLS=N to kill N ranks")
 class Signals(RanksTest):
     def start(self, ranks, folder, *values):
         command = mpirun(ranks, DCP, "train", self.config,

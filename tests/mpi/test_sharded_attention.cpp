@@ -155,12 +155,12 @@ Shard run_sharded(World& world, const StepLayout& layout, const Whole& whole) {
     });
     CHECK(forward_peak == attention.forward_scratch_bytes(world.queue, shape, dtype, T));
     CHECK(backward_peak == attention.backward_scratch_bytes(world.queue, shape, dtype, T));
-    const std::int64_t most = ShardedAttention::max_scratch_bytes(
-        world.queue, shape, dtype, total(whole.lengths), layout.ulysses(), layout.ring());
-    CHECK(std::max(forward_peak, backward_peak) <= most);
-    CHECK(attention.state_bytes(shape, dtype, T) <=
-          ShardedAttention::max_state_bytes(shape, dtype, total(whole.lengths), layout.ulysses(),
-                                            layout.ring()));
+    const int degree = layout.ulysses() * layout.ring();
+    const std::int64_t most_tokens = (total(whole.lengths) + degree - 1) / degree;
+    const LargestShard largest(layout.ulysses(), layout.ring());
+    CHECK(forward_peak <= largest.forward_scratch_bytes(world.queue, shape, dtype, most_tokens));
+    CHECK(backward_peak <= largest.backward_scratch_bytes(world.queue, shape, dtype, most_tokens));
+    CHECK(attention.state_bytes(shape, dtype, T) <= largest.state_bytes(shape, dtype, most_tokens));
     CHECK(shard.o.guards_intact());
     CHECK(shard.d_qkv.guards_intact());
     CHECK(state.guards_intact());

@@ -34,7 +34,8 @@ struct Ranks {
         return {.all = all.get(),
                 .self = &self,
                 .groups = &test::session().group_factory(),
-                .topology = comm::gather_topology(queue, *all, test::session().node_key())};
+                .topology = comm::gather_topology(queue, *all, test::session().node_key()),
+                .ranks_on_node = test::session().ranks_on_node()};
     }
     int size() const { return all->group_size(); }
 };
@@ -131,6 +132,7 @@ void compare_with_one_rank(const config::Config& config, int iterations, double 
         }
         INFO("iteration " << iteration);
         CHECK(report.sequences == expected.sequences);
+        CHECK(report.peak_bytes <= together.predicted_peak_bytes());
         CHECK(std::abs(report.loss - expected.loss) <= tolerance * std::abs(expected.loss));
         CHECK(worst_difference(alone.model().layout(), gathered_gradients(together, ranks),
                                alone.model().gradients().as<float>()) <= tolerance);

@@ -87,7 +87,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         const char* key;
         const char* written;
         const char* printed;
-        const char* also = "";  // another key that this value needs
+        Overrides also = {};  // other keys that this value needs
     };
     const std::vector<Row> rows{
         {"model.kind", "transformer-1d", "transformer-1d"},
@@ -107,6 +107,8 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"model.tie_embeddings", "true", "true"},
         {"model.init_from", "'a \"b\": c'", "\"a \\\"b\\\": c\""},
         {"model.recompute_layers", "6", "6"},
+        {"model.text_tokens", "300", "300", {"model.kind=transformer-2d", "model.text_width=7"}},
+        {"model.text_width", "4096", "4096", {"model.kind=transformer-2d", "model.text_tokens=7"}},
         {"data.train", "b", "[b]"},
         {"data.validation", "[a, 'b c']", "[a, \"b c\"]"},
         {"data.validation_documents", "3", "3"},
@@ -150,14 +152,15 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         const std::string file =
             section == "data" ? "data: {" + train + field + ": " + row.written + "}\n"
                               : kTrain + section + ":\n  " + field + ": " + row.written + "\n";
-        const Reading from_file = parse_config(file, "run.yaml");
+        const Reading from_file = parse_config(file, "run.yaml", row.also);
         const std::string line = section == "data" ? "run.yaml:1" : "run.yaml:3";
         CHECK(key->print(from_file.config) == row.printed);
         CHECK(from_file.provenance.at(row.key) == line);
         CHECK(from_file.provenance.size() == schema().size());
 
-        const Reading from_set =
-            parse_config(kTrain, "run.yaml", {std::string(row.key) + "=" + row.written});
+        Overrides overrides = row.also;
+        overrides.push_back(std::string(row.key) + "=" + row.written);
+        const Reading from_set = parse_config(kTrain, "run.yaml", overrides);
         CHECK(key->print(from_set.config) == row.printed);
         CHECK(from_set.provenance.at(row.key) == "--set");
 
@@ -205,10 +208,8 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
         Row{"model: {rope_theta: inf}", "model.rope_theta is 'inf', expected a number above 0"},
         Row{"model: {causal: yes}", "model.causal is 'yes', expected true or false"},
         Row{"model: {causal: 1}", "model.causal is 1, expected true or false"},
-        Row{"model: {kind: transformer-2d}",
-            "model.kind is 'transformer-2d', expected transformer-1d (transformer-2d is not part "
-            "of this "
-            "version)"},
+        Row{"model: {kind: transformer-3d}",
+            "model.kind is 'transformer-3d', expected transformer-1d or transformer-2d"},
         Row{"batch: {micro_batch_tokens: many}",
             "batch.micro_batch_tokens is 'many', expected auto or a whole number from 1 to "
             "2147483648"},
@@ -308,6 +309,16 @@ TEST_CASE("keys that contradict each other", "[unit][config]") {
         "them: leave the other out");
     CHECK(error_of("data: {train: a, validation: b, validation_documents: 3}") ==
           "run.yaml:1: data.validation is [b], data.validation_documents is 3: give one of them");
+    CHECK(error_of(kTrain + "model: {text_tokens: 3}") ==
+          "run.yaml:2: model.text_tokens is 3, model.kind is transformer-1d (default): only "
+          "transformer-2d has a text");
+    CHECK(error_of(kTrain + "model: {kind: transformer-2d, causal: false}") ==
+          "run.yaml:2: model.causal is false, model.kind is transformer-2d: transformer-2d has no "
+          "choice there: leave it out");
+    CHECK(error_of(kTrain + "model: {kind: transformer-2d, text_width: 3}") ==
+          "run.yaml:2: model.text_tokens is 0 (default), model.text_width is 3: give both, or "
+          "neither for no text");
+    CHECK(error_of(kTrain + "model: {kind: transformer-2d}") == "no error");
     const std::string missing =
         "data.train is missing: give the dataset prefixes to train on (`dcp data import` makes "
         "them)";
