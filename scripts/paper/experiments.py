@@ -55,6 +55,15 @@ def bucket_degrees(simulator, quick):
     return found
 
 
+def laws(simulator, quick):
+    """1D with the laws of the released code over octaves of length."""
+    return {law: simulator.run(f"law-{law}", "1D", law, [32], PLANNERS,
+                               batch__sequences_per_rank=SEQUENCES_PER_RANK,
+                               run__iterations=1 if quick else 10,
+                               **({"planner__effort": "fast"} if quick else {}))
+            for law in ("zipf", "half-normal", "uniform")}
+
+
 def recomputation(simulator, quick):
     """Sequences of one length: full recomputation, as little as memory allows, and the optimum."""
     found = {}

@@ -13,4 +13,9 @@ if [[ -z "${DCP:-}" ]]; then
 fi
 need_packages "plots" "${plot_packages[@]}"
 export DCP
-exec python3 -B scripts/paper/paper.py "$@"
+for python in python3 /usr/bin/python3; do  # the first may be one that knows nothing of Debian's packages
+    if "$python" -c 'import matplotlib' 2>/dev/null; then
+        exec "$python" -B scripts/paper/paper.py "$@"
+    fi
+done
+fail "python3 has no matplotlib; Debian has it in python3-matplotlib"
