@@ -19,6 +19,7 @@
 #include "core/base/units.hpp"
 #include "core/config/simulate_file.hpp"
 #include "core/plan/hardware_model.hpp"
+#include "core/sim/fixed_groups.hpp"
 #include "core/sim/run.hpp"
 #include "core/train/cost_source.hpp"
 
@@ -175,14 +176,23 @@ void require_reduction_once(const config::SimulateFile& config, const plan::Cost
     }
 }
 
+// The planners of `dcp plan`, and one that exists for comparison only.
+std::unique_ptr<plan::Planner> planner_of(const config::SimulateFile& config,
+                                          const std::string& name) {
+    if (name == sim::FixedGroupsPlanner::kName) {
+        return std::make_unique<sim::FixedGroupsPlanner>();
+    }
+    return plan::make_planner(
+        name, {.seed = static_cast<std::uint64_t>(config.run.seed),
+               .effort = config.planner.effort == "fast" ? plan::Effort::kFast
+                                                         : plan::Effort::kBackground});
+}
+
 sim::RunReport run_one(const config::SimulateFile& config,
                        const Source& source,
                        const sim::RunSettings& settings,
                        const std::string& name) {
-    const auto planner = plan::make_planner(
-        name, {.seed = static_cast<std::uint64_t>(config.run.seed),
-               .effort = config.planner.effort == "fast" ? plan::Effort::kFast
-                                                         : plan::Effort::kBackground});
+    const auto planner = planner_of(config, name);
     const auto stream = stream_of(config, source);
     try {
         return sim::run(settings, *planner, *stream);
@@ -197,7 +207,7 @@ void run(const Options& options) {
         config::read_simulate_file(options.config, options.overrides);
     const CostChoice choice(config.cluster.cost, config.cluster.model);
     for (const std::string& name : config.planner.names) {
-        plan::make_planner(name);  // an unknown name is known before an hour of simulation
+        planner_of(config, name);  // an unknown name is known before an hour of simulation
     }
     const Source source = open_source(config);
     const bool is_video = (source.distribution && source.distribution->is_video()) ||

@@ -34,7 +34,7 @@ Row whole(Field SimulateFile::*section, std::optional<std::int64_t> Field::*fiel
                 if (!number || *number < 1 || *number > kMaxCount) {
                     return false;
                 }
-                (file.*section).*field = *number;
+                (file.*section).*field = number;
                 return true;
             }};
 }

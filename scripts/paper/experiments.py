@@ -96,3 +96,13 @@ def degrees(simulator, quick):
                     run__iterations=2 if quick else 10, planner__degrees=allowed,
                     **({"planner__effort": "fast"} if quick else {}))[0]
     return found
+
+
+def regrouping(simulator, quick):
+    """Groups that stay as they are during an iteration, and dcp, both with powers of two."""
+    return {(kind, name): simulator.run(f"regrouping-{kind}-{name}", kind, data, [32],
+                                        ["fixed-groups", "dcp-intra", "dcp"],
+                                        batch__sequences_per_rank=SEQUENCES_PER_RANK,
+                                        run__iterations=2 if quick else 10, planner__degrees="pow2",
+                                        **({"planner__effort": "fast"} if quick else {}))
+            for kind, sets in SETS.items() for name, data in sets.items()}

@@ -1,12 +1,16 @@
 // Virtual time: replays against hand-made schedules, noise and stragglers against their laws, and
 // whole runs against sums made here.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numeric>
 
 #include <catch2/catch.hpp>
 
+#include "core/plan/bound.hpp"
 #include "core/plan/closed_form.hpp"
+#include "core/plan/validate.hpp"
+#include "core/sim/fixed_groups.hpp"
 #include "core/sim/run.hpp"
 
 using namespace dcp;
@@ -201,4 +205,29 @@ TEST_CASE("a planner that knows of stragglers gives them less", "[unit]") {
     CHECK(unknown > 2 * without);
     CHECK(known < 0.6 * unknown);
     CHECK(known > without);
+}
+
+TEST_CASE("fixed groups never change, and beat no bound", "[unit]") {
+    const sim::FixedGroupsPlanner planner;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        plan::Problem problem = simple_problem(8);
+        problem.memory_budget_bytes = 120;
+        const auto lengths = lengths::parse_distribution("zipf:min=1,max=256");
+        for (std::int64_t i = 0; i < 20; ++i) {
+            problem.sequences.push_back({.id = i, .tokens = lengths->at(seed, i).tokens});
+        }
+        const plan::Plan made = planner.plan(problem);
+        plan::validate(problem, made);
+        CHECK(made.makespan_seconds >= plan::lower_bounds(problem).best_seconds() * (1 - 1e-9));
+        for (const plan::Step& one : made.steps) {
+            for (const plan::Step& other : made.steps) {
+                const bool shares =
+                    std::any_of(one.world_ranks.begin(), one.world_ranks.end(), [&](int rank) {
+                        return std::binary_search(other.world_ranks.begin(),
+                                                  other.world_ranks.end(), rank);
+                    });
+                CHECK((!shares || one.world_ranks == other.world_ranks));
+            }
+        }
+    }
 }
