@@ -39,7 +39,7 @@ std::string histogram(const sim::RunReport& report) {
 
 std::string simulate_table(const std::vector<sim::RunReport>& reports) {
     std::string text =
-        fmt::format("{:>6} {:<10} {:>11} {:>12} {:>8} {:>6} {:>15} {:>9} {:>7} {:>9} {:>6}\n",
+        fmt::format("{:>6} {:<12} {:>11} {:>12} {:>8} {:>6} {:>15} {:>9} {:>7} {:>9} {:>6}\n",
                     "ranks", "planner", "iteration", "tokens/s", "speed-up", "effic.",
                     "busy (variance)", "imbalance", "gap", "memory", "MFU");
     bool is_exposed = false;
@@ -48,7 +48,7 @@ std::string simulate_table(const std::vector<sim::RunReport>& reports) {
         const std::string utilization =
             report.utilization > 0 ? fmt::format("{:.1f}%", 100 * report.utilization) : "-";
         text += fmt::format(
-            "{:>6} {:<10} {:>9.4f} s {:>12.0f} {:>7.2f}x {:>6.3f} {:>6.3f} ({:.0e}) {:>9.4f} "
+            "{:>6} {:<12} {:>9.4f} s {:>12.0f} {:>7.2f}x {:>6.3f} {:>6.3f} ({:.0e}) {:>9.4f} "
             "{:>6.2f}% "
             "{:>9} {:>6}\n",
             report.ranks, report.planner, report.seconds / count, report.tokens_per_second(),
@@ -60,7 +60,7 @@ std::string simulate_table(const std::vector<sim::RunReport>& reports) {
     text += "\n";
     for (const sim::RunReport& report : reports) {
         text +=
-            fmt::format("{:>6} {:<10} tokens by SP degree:{}; {:.1f}% recomputed; plans {} each",
+            fmt::format("{:>6} {:<12} tokens by SP degree:{}; {:.1f}% recomputed; plans {} each",
                         report.ranks, report.planner, histogram(report),
                         100 * report.recomputed_share, format_seconds(report.plan_seconds));
         text += report.exposed_seconds > 0 ? fmt::format(", {} of the run not hidden\n",

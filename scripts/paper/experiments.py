@@ -10,7 +10,7 @@ FRAME_TOKENS = (144, 405, 920, 1620, 3600)
 
 def speed_ups(simulator, quick):
     """All planners on the three sets of both models."""
-    ranks = [8, 32] if quick else [8, 16, 32, 64, 128]
+    ranks = [8, 32] if quick else [8, 16, 32, 64]
     return {(kind, name): simulator.run(f"speed-up-{kind}-{name}", kind, data, ranks, PLANNERS,
                                         batch__sequences_per_rank=SEQUENCES_PER_RANK,
                                         run__iterations=2 if quick else 10,
