@@ -104,6 +104,7 @@ Tensor Arena::allocate(std::string_view tensor_name,
     used_bytes_ += bytes;
     by_category_[index] += bytes;
     peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+    mark_bytes_ = std::max(mark_bytes_, used_bytes_);
     reserved_bytes_ = std::max(reserved_bytes_, used_bytes_);
     peak_by_category_[index] = std::max(peak_by_category_[index], by_category_[index]);
     return {data, dtype, shape};

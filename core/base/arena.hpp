@@ -78,6 +78,9 @@ public:
         return reserved_bytes_;
     }                   // highest mark ever; reset_peak() does not lower it
     void reset_peak();  // peaks start again from what is held now
+    // A second, shorter mark: the highest point since start_mark().
+    void start_mark() { mark_bytes_ = used_bytes_; }
+    std::int64_t mark_bytes() const { return mark_bytes_; }
 
     // Bytes that one allocation of this size takes from the budget.
     static std::int64_t padded_bytes(DType dtype, const Shape& shape);
@@ -87,6 +90,7 @@ private:
     std::int64_t budget_bytes_;
     std::int64_t used_bytes_ = 0;
     std::int64_t peak_bytes_ = 0;
+    std::int64_t mark_bytes_ = 0;
     std::int64_t reserved_bytes_ = 0;
     std::array<std::int64_t, kNumMemoryCategories> by_category_{};
     std::array<std::int64_t, kNumMemoryCategories> peak_by_category_{};

@@ -73,6 +73,28 @@ double weighted_loss(Queue& queue, Arena& arena, ConstTensor loss_T, ConstTensor
     return read_float64(queue, sum);
 }
 
+// Those of all ranks, by rank; the plan says how many each has.
+std::vector<StepRecord> gather_steps(Queue& queue,
+                                     comm::Communicator& world,
+                                     const std::vector<StepRecord>& own,
+                                     const plan::Plan& plan) {
+    std::vector<std::int64_t> bytes(static_cast<std::size_t>(world.group_size()));
+    std::size_t total = 0;
+    for (const plan::Step& step : plan.steps) {
+        for (const int rank : step.world_ranks) {
+            bytes[static_cast<std::size_t>(rank)] += sizeof(StepRecord);
+        }
+        total += step.world_ranks.size();
+    }
+    std::vector<StepRecord> all(total);
+    const auto view = [](const std::vector<StepRecord>& records) {
+        return Shape{static_cast<std::int64_t>(records.size() * sizeof(StepRecord))};
+    };
+    world.all_gather(queue, ConstTensor(own.data(), DType::kUInt8, view(own)),
+                     Tensor(all.data(), DType::kUInt8, view(all)), bytes);
+    return all;
+}
+
 double smallest_of_all(Queue& queue, comm::Communicator& world, double value) {
     double negative = -value;
     comm::all_reduce_values(queue, world, std::span(&negative, 1), comm::ReduceOp::kMax);
@@ -92,7 +114,7 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     report.sequences = batch.sequences;
     report.tokens = batch.tokens;
     report.learning_rate = schedule_.learning_rate(iteration);
-    report.count_steps(plan);
+    report.read_plan(plan);
     report.num_ranks = world_.size();
 
     kernels::fill_zero(queue_, model_->gradients());
@@ -109,7 +131,7 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     report.seconds = seconds_since(start);
     report.plan_seconds = plans_->plan_seconds();
     report.plan_exposed_seconds = plans_->exposed_seconds();
-    reduce_report(report);
+    reduce_report(plan, report);
     return report;
 }
 
@@ -141,7 +163,10 @@ void Trainer::run_steps(const GlobalBatch& batch, const plan::Plan& plan, Iterat
             continue;
         }
         const double loss_before = report.loss;
+        const double step_start = seconds_since(start);
         run_step(batch, step, *group, report);
+        report.steps.back().step = static_cast<int>(index);
+        report.steps.back().start_seconds = step_start;
         if (!std::isfinite(report.loss) && std::isfinite(loss_before)) {
             report.first_bad_step = static_cast<std::int64_t>(index);
         }
@@ -160,6 +185,7 @@ void Trainer::run_step(const GlobalBatch& batch,
     }
     const double waited = seconds_since(start);
 
+    arena_.start_mark();
     const Arena::Scope scratch(arena_);
     std::vector<std::int64_t> ids;
     std::vector<std::int64_t> lengths;
@@ -185,23 +211,30 @@ void Trainer::run_step(const GlobalBatch& batch,
     }
     report.flops += model_->training_flops(lengths) / group.group_size();
     const comm::Traffic::Entry after = group.traffic().total();
-    const double talked = after.seconds - before.seconds - waited;
+    const double talked = group.group_size() > 1 ? after.seconds - before.seconds - waited : 0;
     report.sent_bytes += static_cast<double>(after.sent_bytes - before.sent_bytes);
-    report.wait_seconds += waited;
-    report.communication_seconds += group.group_size() > 1 ? talked : 0;
-    report.busy_seconds += seconds_since(start) - waited;
+    report.steps.push_back({.rank = world_.rank(),
+                            .wait_seconds = waited,
+                            .communication_seconds = talked,
+                            .seconds = seconds_since(start) - waited,
+                            .peak_bytes = arena_.mark_bytes()});
 }
 
 // What ranks know apart becomes what all know: sums of losses and operations, the busiest rank, ...
-void Trainer::reduce_report(IterationReport& report) {
+void Trainer::reduce_report(const plan::Plan& plan, IterationReport& report) {
     comm::Communicator& world = *world_.all;
     report.flops = sum_of_all(queue_, world, report.flops);
     report.sent_bytes = sum_of_all(queue_, world, report.sent_bytes);
     report.peak_bytes = static_cast<std::int64_t>(
         -smallest_of_all(queue_, world, -static_cast<double>(report.peak_bytes)));
+    report.steps = gather_steps(queue_, world, report.steps, plan);
+    std::vector<double> busy(static_cast<std::size_t>(world.group_size()));
+    std::vector<double> talked(busy.size());
+    for (const StepRecord& step : report.steps) {
+        busy[static_cast<std::size_t>(step.rank)] += step.seconds;
+        talked[static_cast<std::size_t>(step.rank)] += step.communication_seconds;
+    }
     const auto steps = comm::all_gather_value(queue_, world, report.steps_seconds);
-    const auto busy = comm::all_gather_value(queue_, world, report.busy_seconds);
-    const auto talked = comm::all_gather_value(queue_, world, report.communication_seconds);
     report.makespan_seconds = *std::max_element(steps.begin(), steps.end());
     report.exchange_seconds = *std::max_element(talked.begin(), talked.end());
     std::vector<double> computing;

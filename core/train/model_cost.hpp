@@ -1,27 +1,56 @@
-// What a step will cost, for planners, before anything has been measured: operations over the
-// product rate of this machine, bytes as the allocator will count them. The shape of the answer
-// (linear in tokens and in squared lengths, shared by the ranks of a group) is right, its constants
-// are rough; a measured profile will take its place.
+// What a step will cost, for planners, where no profile is given: operations over the rates of
+// this machine (core/train/rates_probe.hpp), bytes as the allocator will count them. Linear in
+// tokens and in squared lengths, shared by the ranks of a group. The layers that the configuration
+// recomputes do so in every step.
 #pragma once
+
+#include <vector>
 
 #include "core/config/config.hpp"
 #include "core/plan/cost_model.hpp"
 
 namespace dcp::train {
 
+// One all-to-all of a group.
+struct ExchangeRate {
+    int degree = 2;
+    double latency_seconds = 30e-6;
+    double bytes_per_second = 2e9;  // that each rank sends
+};
+
 struct ModelRates {
-    double flops_per_second = 1e11;  // of one rank
-    double bytes_per_second = 2e9;   // between two ranks
-    double latency_seconds = 30e-6;  // of one exchange
-    double static_bytes = 0;         // held whatever a step does
-    double bytes_per_token = 1;      // of a rank's share
-    double bytes_per_element = 4;    // of an activation
+    double step_seconds = 1e-3;  // a micro-batch of next to nothing
+    double product_flops_per_second = 1e11;
+    double attention_flops_per_second = 1e11;
+    std::vector<ExchangeRate> exchanges;  // by rising degree; others are taken from the nearest
+    double static_bytes = 0;              // held whatever a step does
+    double bytes_per_token = 1;           // of a rank's share
+    double bytes_per_element = 4;         // of an activation
+};
+
+// Floating-point operations of forward and backward, counted as in Transformer::training_flops and
+// with those of recomputed layers: seconds go with tokens * token() + sum of squares *
+// squared_token().
+class ModelFlops {
+public:
+    explicit ModelFlops(const config::ModelConfig& model);
+    double token(std::int64_t recompute_layers) const;
+    double squared_token(std::int64_t recompute_layers) const;  // attention
+
+private:
+    // Of forward and backward, in forward passes: a recomputed layer adds one of its own.
+    double passes(std::int64_t recompute_layers) const;
+
+    double layers_;
+    double layers_token_;  // of one forward pass
+    double head_token_;
+    double squared_token_;
 };
 
 class ModelCost final : public plan::CostModel {
 public:
     ModelCost(const config::ModelConfig& model, const ModelRates& rates)
-        : model_(model), rates_(rates) {}
+        : model_(model), flops_(model), rates_(rates) {}
 
     std::string_view name() const override { return "model"; }
     int layers() const override { return static_cast<int>(model_.layers); }
@@ -32,14 +61,17 @@ public:
     plan::LinearCost linear(int degree, int recompute_layers) const override;
 
 private:
+    int depth(int recompute_layers) const;
     // Seconds a token and a squared token cost one rank alone.
     double token_seconds(int recompute_layers) const;
     double squared_token_seconds(int recompute_layers) const;
     double exchange_token_seconds(int degree, int recompute_layers) const;
     double exchange_fixed_seconds(int degree, int recompute_layers) const;
-    double passes(int recompute_layers) const;
+    double exchange_passes(int recompute_layers) const;
+    ExchangeRate exchange(int degree) const;
 
     config::ModelConfig model_;
+    ModelFlops flops_;
     ModelRates rates_;
 };
 

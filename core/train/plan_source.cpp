@@ -9,6 +9,7 @@
 #include "comm/control.hpp"
 #include "core/base/errors.hpp"
 #include "core/data/packing.hpp"
+#include "core/plan/bound.hpp"
 #include "core/plan/codec.hpp"
 #include "core/plan/validate.hpp"
 #include "core/train/cost_source.hpp"
@@ -64,6 +65,11 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
     }
 }
 
+void PlanSource::set_rates(const ModelRates& rates) {
+    limits_.rates = rates;
+    cost_ = std::make_shared<ModelCost>(config_.model, rates);
+}
+
 PlanSource::~PlanSource() {
     if (ahead_.valid()) {
         ahead_.wait();
@@ -117,6 +123,9 @@ PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& 
             options.effort = plan::Effort::kBackground;
             planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem);
         }
+    }
+    if (planned.plan.lower_bound_seconds == 0 && world_.size() > 1) {
+        planned.plan.lower_bound_seconds = plan::lower_bounds(problem(batch)).best_seconds();
     }
     if (!is_random) {
         for (plan::Step& step : planned.plan.steps) {

@@ -11,10 +11,13 @@
 
 namespace dcp::train {
 
-void IterationReport::count_steps(const plan::Plan& plan) {
+void IterationReport::read_plan(const plan::Plan& plan) {
+    predicted_makespan_seconds = plan.makespan_seconds;
+    lower_bound_seconds = plan.lower_bound_seconds;
     micro_batches = static_cast<std::int64_t>(plan.steps.size());
     for (const plan::Step& step : plan.steps) {
         ++steps_by_degree[step.degree()];
+        predicted_peak_bytes = std::max(predicted_peak_bytes, step.peak_bytes);
     }
 }
 
@@ -45,6 +48,11 @@ std::string to_json(const IterationReport& report, const Arena& arena) {
     for (int index = 0; index < kNumMemoryCategories; ++index) {
         const auto category = static_cast<MemoryCategory>(index);
         object["peak_bytes_by_category"][std::string(name(category))] = arena.peak_bytes(category);
+    }
+    if (report.predicted_makespan_seconds > 0) {
+        object["predicted_makespan_seconds"] = report.predicted_makespan_seconds;
+        object["lower_bound_seconds"] = report.lower_bound_seconds;
+        object["predicted_peak_bytes"] = static_cast<std::int64_t>(report.predicted_peak_bytes);
     }
     if (report.validation_loss) {
         object["validation_loss"] = *report.validation_loss;

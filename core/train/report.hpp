@@ -16,6 +16,17 @@
 
 namespace dcp::train {
 
+// One rank's part of one step, as it was measured.
+struct StepRecord {
+    int step = 0;              // position in the plan
+    int rank = 0;              // of the world
+    double start_seconds = 0;  // since this rank had the plan; waiting comes first
+    double wait_seconds = 0;   // for the peers of the step
+    double communication_seconds = 0;
+    double seconds = 0;  // computing and exchanging
+    std::int64_t peak_bytes = 0;
+};
+
 struct IterationReport {
     std::int64_t iteration = 0;
     double loss = 0;       // token mean over the global batch, weights before the update
@@ -33,12 +44,15 @@ struct IterationReport {
 
     // Of this rank alone.
     double steps_seconds = 0;  // from the first step to the last, waiting included
-    double busy_seconds = 0;   // computing and exchanging
-    double communication_seconds = 0;
-    double wait_seconds = 0;                                                 // for peers of a step
     std::int64_t first_bad_step = std::numeric_limits<std::int32_t>::max();  // loss not finite
 
-    // Of all ranks.
+    // Of the plan, where one was made: what it promised.
+    double predicted_makespan_seconds = 0;
+    double lower_bound_seconds = 0;   // that no plan of this batch beats
+    double predicted_peak_bytes = 0;  // of the largest step
+
+    // Of all ranks: by rank, and of each in the order of the plan.
+    std::vector<StepRecord> steps;
     double makespan_seconds = 0;    // until the last rank has finished its steps
     double imbalance_ratio = 0;     // mean over ranks of idle time / makespan
     double busy_fraction_mean = 0;  // of the time that ranks compute / makespan
@@ -49,7 +63,7 @@ struct IterationReport {
     double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;
 
-    void count_steps(const plan::Plan& plan);
+    void read_plan(const plan::Plan& plan);
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
     double flops_per_second() const { return flops / seconds; }
 };

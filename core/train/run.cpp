@@ -213,6 +213,9 @@ void run_training(const config::Config& config, const World& world, const TrainO
         trainer = std::make_unique<Trainer>(config, world);
     });
     trainer->check_ranks_agree();
+    if (config.run.iterations > 0) {
+        trainer->measure_costs();
+    }
     run_on_all(control, world, [&] {
         if (world.is_first()) {
             files.emplace(config, *trainer);

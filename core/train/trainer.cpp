@@ -17,6 +17,7 @@
 #include "core/model/sharded_attention.hpp"
 #include "core/plan/strategy.hpp"
 #include "core/train/byte_frequency.hpp"
+#include "core/train/rates_probe.hpp"
 #include "core/train/weights.hpp"
 
 namespace dcp::train {
@@ -47,6 +48,12 @@ std::string hash_of_sample(const data::SequenceTable& table) {
         hashes += fmt::format("{:x} ", comm::hash_bytes(std::as_bytes(std::span(targets))));
     }
     return hashes;
+}
+
+// A micro-batch and the losses of its tokens, whatever is done with them.
+std::int64_t loaded_bytes(std::int64_t T) {
+    return BatchLoader::bytes(T) + Arena::padded_bytes(DType::kFloat32, {T}) +
+           2 * Arena::kAlignmentBytes;
 }
 
 }  // namespace
@@ -158,9 +165,8 @@ void Trainer::fail_model_too_large() const {
         format_count(model::count_parameters(config_.model)), format_bytes(arena_.budget_bytes())));
 }
 
-// The highest point of training on T tokens of a micro-batch here, whatever group it is shared
-// with.
-std::int64_t Trainer::training_bytes(std::int64_t T) const {
+// The highest point of a step with T tokens here, above what is held, whatever group shares it.
+std::int64_t Trainer::step_bytes(std::int64_t T) const {
     // A plan of `random` has its own depths.
     const bool any_depth = config_.planner.name == "random" && config_.planner.recompute == "auto";
     const std::int64_t depth = any_depth ? 0 : config_.model.recompute_layers;
@@ -175,7 +181,7 @@ std::int64_t Trainer::training_bytes(std::int64_t T) const {
             }
         }
     }
-    return most;
+    return loaded_bytes(T) + most;
 }
 
 // A rare long sequence must not end a run after hours: the largest micro-batch that this data can
@@ -184,12 +190,12 @@ void Trainer::check_memory() {
     const std::int64_t longest = longest_sequence();
     const std::int64_t held_bytes = arena_.current_bytes();
     const auto peak_bytes = [&](std::int64_t T) {  // with T tokens on this rank
-        const std::int64_t losses =
-            Arena::padded_bytes(DType::kFloat32, {T}) + 2 * Arena::kAlignmentBytes;
+        const std::int64_t evaluated = std::max(T, longest);
         const std::int64_t evaluation =
-            validation_.empty() ? 0 : model_->evaluation_bytes(queue_, std::max(T, longest));
-        return held_bytes + BatchLoader::bytes(T) + losses +
-               std::max({training_bytes(T), evaluation, optimizer_->scratch_bytes()});
+            validation_.empty()
+                ? 0
+                : loaded_bytes(evaluated) + model_->evaluation_bytes(queue_, evaluated);
+        return held_bytes + std::max({step_bytes(T), evaluation, optimizer_->scratch_bytes()});
     };
     // A batch may be smaller than a micro-batch; held-out sequences are packed up to the limit.
     const std::int64_t in_batch = config_.batch.sequences > 0
@@ -219,18 +225,31 @@ void Trainer::check_memory() {
 }
 
 void Trainer::make_plans() {
-    constexpr double kFlopsPerThread = 5e10;  // only ratios matter to a plan
-    const auto nothing = static_cast<double>(training_bytes(0));
-    const auto all = static_cast<double>(training_bytes(micro_batch_tokens_));
+    // A line that no step is above: allocations are padded, workspaces do not grow evenly, and
+    // where tokens do not divide a rank has up to two more than its share.
+    constexpr double kMoreTokens = 2;
+    const std::int64_t largest = micro_batch_tokens_;
+    const double slope =
+        static_cast<double>(step_bytes(largest) - step_bytes(0)) / static_cast<double>(largest);
+    auto base = static_cast<double>(optimizer_->scratch_bytes());
+    for (std::int64_t T = 0; T <= largest; T = T < 16 ? T + 1 : T + T / 16) {
+        base = std::max(base, static_cast<double>(step_bytes(T)) - slope * static_cast<double>(T));
+    }
     const ModelRates rates{
-        .flops_per_second = kFlopsPerThread * queue_.threads(),
-        .static_bytes = static_cast<double>(arena_.current_bytes()) + nothing,
-        .bytes_per_token = (all - nothing) / static_cast<double>(micro_batch_tokens_),
+        .static_bytes = static_cast<double>(arena_.current_bytes()) + base + kMoreTokens * slope,
+        .bytes_per_token = slope,
         .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))};
     plans_ = std::make_unique<PlanSource>(config_, world_,
                                           PlanLimits{.rank_tokens = micro_batch_tokens_,
                                                      .longest_tokens = longest_sequence(),
                                                      .rates = rates});
+}
+
+void Trainer::measure_costs() {
+    if (world_.size() > 1) {
+        RatesProbe probe(config_.model, queue_, arena_, world_, *groups_, *model_);
+        plans_->set_rates(probe.measure(micro_batch_tokens_, plans_->rates()));
+    }
 }
 
 void Trainer::check_ranks_agree() {

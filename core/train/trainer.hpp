@@ -37,6 +37,10 @@ public:
     // Throws on all ranks unless all were started alike: configuration, data sets, program.
     void check_ranks_agree();
 
+    // Measures what steps cost on these ranks, for the planner. Without it plans are as right, and
+    // only the ratio of computing to exchanging is a guess.
+    void measure_costs();
+
     // Trains the next global batch; iterations count from 1. NonFiniteError leaves weights and
     // optimizer as they were.
     IterationReport run_iteration(std::int64_t iteration);
@@ -59,6 +63,7 @@ public:
     std::int64_t micro_batch_tokens() const { return micro_batch_tokens_; }
     const World& world() const { return world_; }
     const comm::GroupCache& groups() const { return *groups_; }
+    const ModelRates& rates() const { return plans_->rates(); }
     std::int64_t predicted_peak_bytes() const { return predicted_peak_bytes_; }
     Queue& queue() { return queue_; }
     Arena& arena() { return arena_; }
@@ -69,7 +74,7 @@ private:
     void warn_of(const data::SequenceTable& table) const;
     void make_model();
     [[noreturn]] void fail_model_too_large() const;
-    std::int64_t training_bytes(std::int64_t T) const;
+    std::int64_t step_bytes(std::int64_t T) const;
     void check_memory();
     void make_plans();
     std::int64_t longest_sequence() const;
@@ -80,7 +85,7 @@ private:
                   const plan::Step& step,
                   comm::Communicator& group,
                   IterationReport& report);
-    void reduce_report(IterationReport& report);
+    void reduce_report(const plan::Plan& plan, IterationReport& report);
     void require_finite(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
 
     Trainer(const config::Config& config, std::unique_ptr<LocalWorld> local);

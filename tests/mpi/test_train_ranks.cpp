@@ -235,6 +235,35 @@ TEST_CASE("loss curves of 20 steps are those of one rank under every planner") {
     }
 }
 
+TEST_CASE("what steps cost is measured, alike on all ranks, and leaves training as it is") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", 200);
+    auto config = small_config(folder / "text");
+    config.planner.name = "dcp";
+    Ranks ranks;
+    train::Trainer measured(config, ranks.world());
+    train::Trainer plain(config, ranks.world());
+    measured.measure_costs();
+    const train::ModelRates& rates = measured.rates();
+    CHECK(rates.step_seconds > 0);
+    CHECK(rates.product_flops_per_second > 0);
+    CHECK(rates.attention_flops_per_second > 0);
+    int degree = 1;
+    for (const train::ExchangeRate& exchange : rates.exchanges) {
+        degree *= 2;
+        CHECK(exchange.degree == degree);
+        CHECK(exchange.latency_seconds > 0);
+        CHECK(exchange.bytes_per_second > 0);
+    }
+    CHECK(degree <= ranks.size());
+    CHECK(2 * degree > ranks.size());
+    for (const double rate : {rates.step_seconds, rates.product_flops_per_second}) {
+        const auto everywhere = comm::all_gather_value(ranks.queue, *ranks.all, rate);
+        CHECK(std::ranges::count(everywhere, rate) == ranks.size());
+    }
+    CHECK(measured.run_iteration(1).loss == Approx(plain.run_iteration(1).loss).epsilon(1e-5));
+}
+
 TEST_CASE("1000 iterations of random plans: memory flat, communicators bounded", "[long]") {
     const DatasetFolder folder;
     write_documents(folder / "text", 60);
