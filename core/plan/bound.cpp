@@ -11,9 +11,10 @@ namespace dcp::plan {
 
 namespace {
 
-constexpr double kPrecision = 5e-5;    // of the bisection, relative
 constexpr double kRounding = 1e-9;     // what sums of many prices may be off by
 constexpr std::size_t kClasses = 120;  // of lengths, while a split is looked for
+constexpr std::size_t kFewClasses = 40;  // where a rough bound will do
+constexpr double kRough = 1e-3;
 constexpr int kSlotsBelow = 3;
 constexpr int kSlotsAbove = 4;
 
@@ -65,7 +66,7 @@ bool has_no_way(const PriceTable& table) {
 // Largest makespan shown impossible, from one that is known to be impossible (or the least of all)
 // upward.
 template <class IsImpossible>
-double search(double impossible, IsImpossible is_impossible) {
+double search(double impossible, double precision, IsImpossible is_impossible) {
     double step = 0.01;
     double high = impossible * (1 + step);
     while (is_impossible(high)) {
@@ -73,7 +74,7 @@ double search(double impossible, IsImpossible is_impossible) {
         step *= 2;
         high = impossible * (1 + step);
     }
-    while (high - impossible > kPrecision * impossible) {
+    while (high - impossible > precision * impossible) {
         const double middle = (impossible + high) / 2;
         (is_impossible(middle) ? impossible : high) = middle;
     }
@@ -86,7 +87,7 @@ double LowerBounds::best_seconds() const {
     return std::max({longest_seconds, area_seconds, slots_seconds});
 }
 
-LowerBounds lower_bounds(const Problem& problem) {
+LowerBounds lower_bounds(const Problem& problem, double precision) {
     check_problem(problem);
     require_all_fit(problem);
     const double once = problem.cost->per_iteration_seconds();
@@ -102,7 +103,7 @@ LowerBounds lower_bounds(const Problem& problem) {
 
     const Demand demand = demand_of(ways, lengths);
     const double longest = demand.longest_seconds;
-    const double area = search(longest, [&](double makespan) {
+    const double area = search(longest, precision, [&](double makespan) {
         const std::vector<Slot> one{{.count = 1}};
         const PriceTable table = ways.table(makespan, one, lengths);
         // With one micro-batch in the table, the area's price of a share is f / T all the same.
@@ -118,8 +119,8 @@ LowerBounds lower_bounds(const Problem& problem) {
     });
     double slots_bound = area;
     if (fixed > 0) {
-        const Lengths coarse = coarse_lengths(lengths, kClasses);
-        slots_bound = search(area, [&](double makespan) {
+        const Lengths coarse = coarse_lengths(lengths, precision < kRough ? kClasses : kFewClasses);
+        slots_bound = search(area, precision, [&](double makespan) {
             const std::vector<Slot> slots = slot_window(ways, demand, makespan, ranks);
             const PriceTable exact = ways.table(makespan, slots, lengths);
             if (has_no_way(exact)) {

@@ -18,7 +18,8 @@ struct LowerBounds {
     double best_seconds() const;
 };
 
-// Everything includes what an iteration costs once. PlanError where a sequence fits nowhere.
-LowerBounds lower_bounds(const Problem& problem);
+// Everything includes what an iteration costs once. PlanError where a sequence fits nowhere. The
+// bounds are found by halving, to this relative precision (never above the truth).
+LowerBounds lower_bounds(const Problem& problem, double precision = 5e-5);
 
 }  // namespace dcp::plan

@@ -20,17 +20,20 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 Constructor::Constructor(const Problem& problem, const MicroCosts& costs)
     : problem_(problem), costs_(costs), longest_first_(problem.sequences.size()) {
     std::iota(longest_first_.begin(), longest_first_.end(), 0);
-    std::sort(longest_first_.begin(), longest_first_.end(), [&](std::int32_t a, std::int32_t b) {
-        const std::int64_t tokens_a = problem.sequences[static_cast<std::size_t>(a)].tokens;
-        const std::int64_t tokens_b = problem.sequences[static_cast<std::size_t>(b)].tokens;
-        return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
-    });
+    std::sort(longest_first_.begin(), longest_first_.end(),
+              [&](std::int32_t a, std::int32_t b) { return is_before(a, b); });
     fixed_seconds_ = kNever;
     for (std::size_t index = 0; index < costs.num_degrees(); ++index) {
         if (const MicroCosts::Level* level = costs.level(index, 1); level != nullptr) {
             fixed_seconds_ = std::min(fixed_seconds_, level->fixed_seconds);
         }
     }
+}
+
+bool Constructor::is_before(std::int32_t a, std::int32_t b) const {
+    const std::int64_t tokens_a = problem_.sequences[static_cast<std::size_t>(a)].tokens;
+    const std::int64_t tokens_b = problem_.sequences[static_cast<std::size_t>(b)].tokens;
+    return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
 }
 
 bool Constructor::is_solo(const Load& load, double target_seconds, const Habits& habits) const {
@@ -285,25 +288,37 @@ std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& shor
 void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
     sort_wide_first(gangs);
     for (const Gang& gang : gangs) {
-        const std::size_t bin = draft.open(
-            gang.degree_index, place_group(problem_.topology, draft.busy(),
-                                           costs_.degree(gang.degree_index), gang.choice));
+        const int degree = costs_.degree(gang.degree_index);
+        const std::size_t bin =
+            draft.open(gang.degree_index,
+                       gang.world_ranks.empty()
+                           ? place_group(problem_.topology, draft.busy(), degree, 0)
+                           : gang.world_ranks);
         for (const std::int32_t sequence : gang.sequences) {
             draft.add(bin, sequence);
         }
     }
 }
 
-Draft Constructor::construct(double target_seconds, const Habits& habits) const {
+Arrangement Constructor::outline(double target_seconds, const Habits& habits) const {
+    Arrangement made;
+    made.gangs = gangs(target_seconds, habits, made.short_ones);
+    if (habits.fill_gangs && !made.short_ones.empty()) {
+        fill_gangs(made.gangs, made.short_ones, target_seconds);
+    }
+    made.seconds = target_seconds;
+    return made;
+}
+
+Draft Constructor::construct(const Arrangement& arrangement,
+                             double target_seconds,
+                             const Habits& habits) const {
     Draft draft(problem_, costs_);
-    std::vector<std::int32_t> short_ones;
-    std::vector<Gang> wide = gangs(target_seconds, habits, short_ones);
-    if (habits.fill_gangs && !short_ones.empty()) {
-        fill_gangs(wide, short_ones, target_seconds);
-    }
-    if (habits.arrangements > 0 && !short_ones.empty()) {
-        arrange(wide, short_ones, target_seconds, habits);
-    }
+    std::vector<Gang> wide = arrangement.gangs;
+    std::vector<std::int32_t> short_ones = arrangement.short_ones;
+    std::sort(short_ones.begin(), short_ones.end(), [&](std::int32_t a, std::int32_t b) {
+        return is_before(a, b);
+    });
     if (habits.packs_a_rank > 0) {
         std::vector<Gang> narrow = mixed_packs(short_ones, target_seconds, habits);
         std::move(narrow.begin(), narrow.end(), std::back_inserter(wide));
@@ -313,6 +328,10 @@ Draft Constructor::construct(double target_seconds, const Habits& habits) const 
         spread(draft, short_ones, target_seconds, habits);
     }
     return draft;
+}
+
+Draft Constructor::construct(double target_seconds, const Habits& habits) const {
+    return construct(outline(target_seconds, habits), target_seconds, habits);
 }
 
 }  // namespace dcp::plan

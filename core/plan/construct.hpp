@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/plan/arrange.hpp"
 #include "core/plan/draft.hpp"
 #include "core/plan/gang.hpp"
 
@@ -27,8 +28,6 @@ struct Habits {
     double spare_share = 0.01;
     // Packed: packs that are less full than this are dissolved and packed again for two ranks.
     double merge_share = 0;
-    // Gangs that are tried with another degree or place, before anything else is placed.
-    int arrangements = 0;
 };
 
 class Constructor {
@@ -38,12 +37,20 @@ public:
     // Every sequence is somewhere; the busiest rank may exceed `target_seconds`.
     Draft construct(double target_seconds, const Habits& habits) const;
 
+    // The same in two halves, for arrange() to work in between: gangs without places and what is
+    // left for single ranks; and the draft of that.
+    Arrangement outline(double target_seconds, const Habits& habits) const;
+    Draft construct(const Arrangement& arrangement,
+                    double target_seconds,
+                    const Habits& habits) const;
+
 private:
     struct Choice {
         std::size_t degree_index;
         double charge;
     };
 
+    bool is_before(std::int32_t a, std::int32_t b) const;  // longer
     bool is_solo(const Load& load, double target_seconds, const Habits& habits) const;
     std::vector<Gang> gangs(double target_seconds,
                             const Habits& habits,
@@ -52,10 +59,6 @@ private:
                     std::vector<std::int32_t>& short_ones,
                     double target_seconds) const;
     Choice best_new_gang(const Load& load, double target_seconds, const Habits& habits) const;
-    void arrange(std::vector<Gang>& gangs,
-                 const std::vector<std::int32_t>& short_ones,
-                 double target_seconds,
-                 const Habits& habits) const;
     bool is_nested(std::size_t degree_index) const;
     std::vector<Gang> packs(const std::vector<std::int32_t>& sequences,
                             std::size_t degree_index,

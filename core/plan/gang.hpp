@@ -1,7 +1,9 @@
 // A micro-batch that has no ranks yet, and the choice of ranks for it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/plan/cost_model.hpp"
@@ -13,16 +15,74 @@ struct Gang {
     std::size_t degree_index = 0;
     std::vector<std::int32_t> sequences = {};
     Load load = {};
-    double seconds = 0;
-    int choice = 0;  // 0: the best place for it, 1: the second best, ...
+    double seconds = 0;                 // on ranks of speed 1
+    std::vector<int> world_ranks = {};  // where it must run; empty: not decided
 };
 
-// Wide before narrow, long before short.
+// Wide before narrow, long before short; gangs that are alike stay in their order.
 void sort_wide_first(std::vector<Gang>& gangs);
 
-// Ranks (sorted) that obey the node rule, can start soonest and wait least for each other, when
-// every rank is busy until the given time. Inside a node there are several such groups: `choice`
-// takes one that is not the best, and counts from the best again when there are no more.
+// Places one micro-batch after the other on ranks that obey the node rule, can finish it soonest
+// and wait least for each other.
+class Placer {
+public:
+    explicit Placer(const Topology& topology);  // every rank is ready at 0
+    Placer(const Topology& topology, const std::vector<double>& ready);
+
+    void clear();  // every rank is ready at 0 again
+
+    // Which ranks (sorted), when a micro-batch takes `seconds` on ranks of speed 1. Inside a node
+    // there are several such groups, and nodes are a choice too: `choice` takes one that is not the
+    // best, and counts from the best again when there are no more.
+    const std::vector<int>& choose(int degree, int choice, double seconds);
+    // The ranks chosen last do it; the result is when they are done.
+    double occupy(double seconds);
+
+    double ready(int world_rank) const {
+        return state_.ready[static_cast<std::size_t>(world_rank)];
+    }
+    const std::vector<double>& ready() const { return state_.ready; }
+
+    struct State {
+        std::vector<double> ready;  // of every rank
+        std::vector<int> soonest;   // ranks node by node, those of a node by when they are ready
+    };
+    const State& state() const { return state_; }
+    void restore(const State& state) { state_ = state; }
+
+private:
+    struct Window {  // ranks [end - degree, end) of a node, in the order they become ready
+        double charge;
+        std::size_t room;  // ranks of the node that are ready later
+        std::size_t node;
+        std::size_t end;
+        bool operator<(const Window& other) const;
+    };
+
+    bool sooner(int a, int b) const { return ready(a) != ready(b) ? ready(a) < ready(b) : a < b; }
+    // Ranks of a node, soonest first.
+    std::span<int> ranks_of(std::size_t node) {
+        return std::span(state_.soonest).subspan(begins_[node], begins_[node + 1] - begins_[node]);
+    }
+    void sort_node(std::size_t node);
+    // Of the ranks [end - degree, end): when they could be done, and what they wait.
+    double charge(std::span<const int> own,
+                  std::size_t end,
+                  int degree,
+                  double ready_sum,
+                  double seconds) const;
+    void inside_a_node(int degree, int choice, double seconds);
+    void across_nodes(int degree, int choice);
+
+    const Topology& topology_;
+    State state_;
+    std::vector<std::size_t> begins_;  // ranks of node n in state_: [begins_[n], begins_[n + 1])
+    std::vector<std::size_t> node_order_;
+    std::vector<Window> windows_;
+    std::vector<int> group_;
+};
+
+// One group, when every rank is busy until the given time.
 std::vector<int> place_group(const Topology& topology,
                              const std::vector<double>& busy,
                              int degree,

@@ -1,6 +1,7 @@
 #include "core/plan/improve.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "core/plan/fast_random.hpp"
@@ -12,39 +13,73 @@ namespace {
 class Annealing {
 public:
     Annealing(Draft draft, double bound_seconds, std::uint64_t seed)
-        : draft_(std::move(draft)), best_(draft_), bound_(bound_seconds), random_(seed) {
-        lower_target();
+        : draft_(std::move(draft)),
+          best_busiest_(draft_.busiest()),
+          bound_(bound_seconds),
+          random_(seed) {
+        const std::vector<Sequence>& sequences = draft_.problem().sequences;
+        by_length_.resize(sequences.size());
+        std::iota(by_length_.begin(), by_length_.end(), 0);
+        std::sort(by_length_.begin(), by_length_.end(), [&](std::int32_t a, std::int32_t b) {
+            const std::int64_t x = sequences[static_cast<std::size_t>(a)].tokens;
+            const std::int64_t y = sequences[static_cast<std::size_t>(b)].tokens;
+            return x != y ? x < y : a < b;
+        });
+        place_by_length_.resize(sequences.size());
+        for (std::size_t i = 0; i < by_length_.size(); ++i) {
+            place_by_length_[static_cast<std::size_t>(by_length_[i])] = i;
+        }
+        where_.resize(sequences.size());
+        for (std::size_t bin = 0; bin < draft_.bins().size(); ++bin) {
+            for (const std::int32_t sequence : draft_.bins()[bin].sequences) {
+                where_[static_cast<std::size_t>(sequence)] = bin;
+            }
+        }
+        step_ = 0.2 * (best_busiest_ - bound_);
+        set_target();
     }
 
     Draft run(std::int64_t moves) {
         // A move of a small sequence changes the excess by some thousandths of the makespan.
         const double hot = 4e-3 * target_;
         const double cold = 2e-5 * target_;
+        const std::int64_t patience = std::max<std::int64_t>(1, moves / kRounds);
+        std::int64_t last_change = 0;  // of the target
         for (std::int64_t move = 0; move < moves && !is_done_; ++move) {
             // Thresholds drawn evenly, falling with the third power: only exact arithmetic decides,
             // so no mathematical library can lead the search elsewhere.
             const double left = static_cast<double>(moves - move) / static_cast<double>(moves);
             const double allowance =
                 2 * random_.uniform() * (cold + (hot - cold) * left * left * left);
-            if (random_.uniform() < kBinMoves) {
+            const double what = random_.uniform();
+            if (what < kBinMoves) {
                 try_bins(allowance);
+            } else if (what < kBinMoves + kAlikeMoves) {
+                try_alike(allowance);
             } else {
                 try_sequences(allowance);
             }
             if (over_.empty()) {
                 record();
+                last_change = move;
+            } else if (move - last_change > patience) {
+                // Too much was asked for: something between that and what was reached.
+                step_ /= 2;
+                set_target();
+                last_change = move;
             }
         }
-        return best_;
+        undo();
+        return std::move(draft_);
     }
 
 private:
     double excess(double busy) const { return std::max(0.0, busy - target_); }
 
-    void lower_target() {
-        const double reached = best_.busiest();
+    void set_target() {
+        const double reached = best_busiest_;
         is_done_ = reached <= bound_ * (1 + 1e-5);
-        target_ = bound_ + 0.8 * (reached - bound_);
+        target_ = reached - std::max(step_, 1e-6 * reached);
         over_.clear();
         place_.assign(draft_.busy().size(), kNowhere);
         for (std::size_t rank = 0; rank < place_.size(); ++rank) {
@@ -53,10 +88,58 @@ private:
     }
 
     void record() {
-        if (draft_.busiest() < best_.busiest()) {
-            best_ = draft_;
+        best_busiest_ = draft_.busiest();  // below the target, so below what it was
+        since_best_.clear();
+        step_ = std::min(step_, 0.2 * (best_busiest_ - bound_));
+        set_target();
+    }
+
+    // Back to the best draft. Bins opened since then stay, empty.
+    void undo() {
+        for (auto change = since_best_.rbegin(); change != since_best_.rend(); ++change) {
+            if (change->sequence >= 0) {
+                shift(change->to, change->sequence, change->from, change->other);
+            } else {
+                draft_.relocate(change->to, static_cast<int>(change->from));
+            }
         }
-        lower_target();
+    }
+
+    std::size_t position(std::size_t bin, std::int32_t sequence) const {
+        const std::vector<std::int32_t>& own = draft_.bins()[bin].sequences;
+        return static_cast<std::size_t>(
+            std::distance(own.begin(), std::find(own.begin(), own.end(), sequence)));
+    }
+
+    // A sequence to another bin and, if not -1, one from there back. Both leave before one joins:
+    // no bin ever holds more than it can.
+    void shift(std::size_t from, std::int32_t sequence, std::size_t to, std::int32_t other) {
+        draft_.take(from, position(from, sequence));
+        where_[static_cast<std::size_t>(sequence)] = to;
+        if (other >= 0) {
+            draft_.take(to, position(to, other));
+            draft_.add(from, other);
+            where_[static_cast<std::size_t>(other)] = from;
+        }
+        draft_.add(to, sequence);
+    }
+
+    void shift_and_note(std::size_t from,
+                        std::int32_t sequence,
+                        std::size_t to,
+                        std::int32_t other) {
+        shift(from, sequence, to, other);
+        since_best_.push_back({.sequence = sequence, .other = other, .from = from, .to = to});
+        for (const std::size_t bin : {from, to}) {
+            for (const int rank : draft_.bins()[bin].world_ranks) {
+                note(static_cast<std::size_t>(rank));
+            }
+        }
+    }
+
+    void relocate(std::size_t bin, std::size_t from, std::size_t to) {
+        draft_.relocate(bin, static_cast<int>(to));
+        since_best_.push_back({.sequence = -1, .other = -1, .from = from, .to = bin});
     }
 
     // Keeps the list of ranks that are busy for too long.
@@ -152,9 +235,9 @@ private:
         if (sum > allowance) {
             return;
         }
-        draft_.relocate(moved, static_cast<int>(to));
+        relocate(moved, from, to);
         if (back != none) {
-            draft_.relocate(back, static_cast<int>(from));
+            relocate(back, to, from);
         }
         note(from);
         note(to);
@@ -193,16 +276,41 @@ private:
         if (!(change(source, more_source, target, more_target) <= allowance)) {
             return;  // infinity where something does not fit
         }
-        const std::int32_t moved = draft_.take(from, at);
-        if (is_exchange) {
-            draft_.add(from, draft_.take(to, back));
+        shift_and_note(from, source.sequences[at], to, is_exchange ? target.sequences[back] : -1);
+    }
+
+    // A sequence changes places with one of nearly its length: where micro-batches are full, that
+    // is what still fits.
+    void try_alike(double allowance) {
+        const std::size_t from = draw_source();
+        if (from == draft_.bins().size()) {
+            return;
         }
-        draft_.add(to, moved);
-        for (const std::size_t bin : {from, to}) {
-            for (const int rank : draft_.bins()[bin].world_ranks) {
-                note(static_cast<std::size_t>(rank));
-            }
+        const Bin& source = draft_.bins()[from];
+        const std::size_t at = random_.below(source.sequences.size());
+        const std::size_t place = place_by_length_[static_cast<std::size_t>(source.sequences[at])];
+        const std::size_t reach = std::size_t{2} << (2 * random_.below(4));  // 2, 8, 32, 128
+        const std::size_t shift = 1 + random_.below(reach);
+        const std::size_t other_place = random_.uniform() < 0.7 ? place - shift : place + shift;
+        if (other_place >= by_length_.size()) {
+            return;
         }
+        const std::int32_t other = by_length_[other_place];
+        const std::size_t to = where_[static_cast<std::size_t>(other)];
+        if (to == from) {
+            return;
+        }
+        const Bin& target = draft_.bins()[to];
+        const Load load = load_of_sequence(source.sequences[at]);
+        const Load back_load = load_of_sequence(other);
+        const double more_source =
+            draft_.seconds(source, source.load - load + back_load) - source.seconds;
+        const double more_target =
+            draft_.seconds(target, target.load + load - back_load) - target.seconds;
+        if (!(change(source, more_source, target, more_target) <= allowance)) {
+            return;
+        }
+        shift_and_note(from, source.sequences[at], to, other);
     }
 
     double speed(std::size_t rank) const {
@@ -213,15 +321,29 @@ private:
         return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)]);
     }
 
-    static constexpr double kBinMoves = 0.25;
+    static constexpr std::int64_t kRounds = 12;
+    static constexpr double kBinMoves = 0.2;
+    static constexpr double kAlikeMoves = 0.4;
     static constexpr std::size_t kNowhere = ~std::size_t{0};
 
+    struct Change {
+        std::int32_t sequence;  // -1: a bin went from rank `from`
+        std::int32_t other;     // what came back; -1: nothing
+        std::size_t from;       // bin, or rank
+        std::size_t to;         // bin
+    };
+
     Draft draft_;
-    Draft best_;
+    double best_busiest_;
+    std::vector<Change> since_best_;  // what made this draft of the best one
     double bound_;
     double target_ = 0;
+    double step_ = 0;  // how far below the best draft the target is
     bool is_done_ = false;
     FastRandom random_;
+    std::vector<std::int32_t> by_length_;       // sequences, short first
+    std::vector<std::size_t> place_by_length_;  // of each sequence in by_length_
+    std::vector<std::size_t> where_;            // the bin of each sequence
     std::vector<std::size_t> over_;   // ranks that are busy for longer than the target
     std::vector<std::size_t> place_;  // of each rank in over_
 };

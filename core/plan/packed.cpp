@@ -31,10 +31,12 @@ std::vector<std::int32_t> longest_first(const Problem& problem) {
     return order;
 }
 
-std::vector<Pack> packs(const Problem& problem, std::int64_t budget_tokens) {
+std::vector<Pack> packs(const Problem& problem,
+                        const std::vector<std::int32_t>& order,
+                        std::int64_t budget_tokens) {
     std::vector<Pack> made;
     std::multimap<std::int64_t, std::size_t> by_room;  // free tokens -> pack
-    for (const std::int32_t sequence : longest_first(problem)) {
+    for (const std::int32_t sequence : order) {
         const std::int64_t tokens = problem.sequences[static_cast<std::size_t>(sequence)].tokens;
         std::size_t pack = made.size();
         std::int64_t room = budget_tokens;
@@ -74,9 +76,10 @@ std::vector<Pack> level_packs(const Problem& problem,
         return tokens > total || !fits(problem, Load{tokens, 0}, degree, recompute_layers);
     });
     const std::int64_t most = too_many - 1;  // what memory holds
-    const std::size_t rounds = (packs(problem, most).size() + num_groups - 1) / num_groups;
-    return packs(problem, least_accepted(0, most, [&](std::int64_t tokens) {
-                     return packs(problem, tokens).size() <= rounds * num_groups;
+    const std::vector<std::int32_t> order = longest_first(problem);
+    const std::size_t rounds = (packs(problem, order, most).size() + num_groups - 1) / num_groups;
+    return packs(problem, order, least_accepted(0, most, [&](std::int64_t tokens) {
+                     return packs(problem, order, tokens).size() <= rounds * num_groups;
                  }));
 }
 

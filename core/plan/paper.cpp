@@ -40,7 +40,10 @@ struct Shape {
 class PaperPlan {
 public:
     PaperPlan(const Problem& problem, bool keeps_activations, std::vector<int> degrees)
-        : problem_(problem), keeps_activations_(keeps_activations), degrees_(std::move(degrees)) {}
+        : problem_(problem),
+          longest_(problem.longest()),
+          keeps_activations_(keeps_activations),
+          degrees_(std::move(degrees)) {}
 
     // False where these degrees do not hold some class. `pace`: longest micro-batch that is wanted,
     // in equal shares of the batch; 0: no matter how long.
@@ -87,7 +90,7 @@ public:
 private:
     // The longest length that a class may have in this run.
     std::int64_t class_tokens(std::size_t c) const {
-        return std::min(std::int64_t{1} << c, problem_.longest());
+        return std::min(std::int64_t{1} << c, longest_);
     }
 
     // The depth of a micro-batch; layers() + 1 where it does not fit.
@@ -230,6 +233,7 @@ private:
     }
 
     const Problem& problem_;
+    std::int64_t longest_;
     bool keeps_activations_;
     std::vector<int> degrees_;
     std::map<int, std::vector<std::vector<std::int32_t>>> batches_;  // by degree

@@ -230,8 +230,7 @@ TEST_CASE("constructions and search keep their books", "[unit][plan]") {
                     constructor.construct(1.05 * bound, {.nested_degrees = nested,
                                                          .fill_gangs = seed % 2 == 0,
                                                          .packs_a_rank = packs,
-                                                         .merge_share = 0.8,
-                                                         .arrangements = 10});
+                                                         .merge_share = 0.8});
                 check_books(draft);
                 const Draft better = improve(draft, bound, 2000, seed);
                 check_books(better);

@@ -1,0 +1,270 @@
+#include "core/plan/search.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "core/plan/arrange.hpp"
+#include "core/plan/construct.hpp"
+#include "core/plan/improve.hpp"
+#include "core/plan/split.hpp"
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr double kMeanShare = 0.5;
+constexpr std::int64_t kLeastMoves = 2'000;
+constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
+
+// Targets over the bound, dense where good plans end.
+constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
+constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
+constexpr double kFastTargets[] = {1.02, 1.3};
+constexpr double kOneTarget[] = {1.03};
+
+struct Budget {
+    std::span<const double> targets = kTargets;
+    std::vector<double> waste_shares = {0.0, 1.0};
+    std::vector<double> solo_shares = {1.0, 0.6};
+    std::vector<double> spare_shares = {0.0, 0.03};
+    std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
+    int most_packs = 2;
+    std::vector<bool> arrangements = {true, false};  // whether short sequences fill gangs first
+    std::int64_t arrange_moves = 200'000;
+    std::size_t kept = 5;       // drafts of each family that are improved a little
+    std::size_t finalists = 4;  // of those, drafts that are improved much
+    std::int64_t moves_a_sequence = 100;
+    std::int64_t final_moves_a_sequence = 1500;
+};
+
+Budget fast_budget() {
+    return {.targets = kFastTargets,
+            .waste_shares = {0.4},
+            .solo_shares = {1.0},
+            .spare_shares = {0.0},
+            .merge_shares = {0.85},
+            .most_packs = 1,
+            .arrangements = {true},
+            .arrange_moves = 700,
+            .kept = 1,
+            .finalists = 1,
+            .moves_a_sequence = 4,
+            .final_moves_a_sequence = 15};
+}
+
+// `share`: of the moves, where a problem is one piece of a larger one.
+Budget budget_of(Effort effort, double share) {
+    Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
+    const auto scale = [share](std::int64_t& count) {
+        count = static_cast<std::int64_t>(static_cast<double>(count) * share);
+    };
+    if (effort == Effort::kBackground && share < 0.5) {
+        budget.targets = kFewTargets;
+        budget.waste_shares = {0.4};
+        budget.kept = 2;
+        budget.finalists = 2;
+        scale(budget.arrange_moves);
+        scale(budget.moves_a_sequence);
+        scale(budget.final_moves_a_sequence);
+    }
+    if (effort == Effort::kFast && share < 0.5) {
+        budget.targets = kOneTarget;
+        budget.arrange_moves = 300;
+        budget.finalists = 1;
+        budget.moves_a_sequence = 2;
+        budget.final_moves_a_sequence = 6;
+    }
+    return budget;
+}
+
+// Habits that lead to plans of one kind compete with each other only.
+using Family = std::vector<Habits>;
+
+std::vector<Family> all_families(const Budget& budget, bool all_nested) {
+    Family spread;
+    Family packed;
+    for (const bool nested : {true, false}) {
+        if (!nested && all_nested) {
+            break;  // there is nothing else
+        }
+        for (const double waste : budget.waste_shares) {
+            for (const double solo : budget.solo_shares) {
+                for (const double spare : budget.spare_shares) {
+                    spread.push_back({.waste_share = waste,
+                                      .solo_share = solo,
+                                      .nested_degrees = nested,
+                                      .fill_gangs = false,
+                                      .spare_share = spare});
+                }
+            }
+            for (int packs = 1; packs <= budget.most_packs; ++packs) {
+                for (const double merge : budget.merge_shares) {
+                    packed.push_back({.waste_share = waste,
+                                      .nested_degrees = nested,
+                                      .packs_a_rank = packs,
+                                      .merge_share = merge});
+                }
+            }
+        }
+    }
+    return {spread, packed};
+}
+
+// What a draft promises: annealing levels the ranks, so their mean counts as much as the busiest.
+double promise(const Draft& draft) {
+    double sum = 0;
+    for (const double busy : draft.busy()) {
+        sum += busy;
+    }
+    return kMeanShare * sum / static_cast<double>(draft.busy().size()) +
+           (1 - kMeanShare) * draft.busiest();
+}
+
+struct Candidate {
+    double rating;  // the less the better
+    Draft draft;
+};
+
+// The best few, best first, no two alike.
+void keep(std::vector<Candidate>& kept, std::size_t most, double rating, Draft draft) {
+    const auto place = std::find_if(kept.begin(), kept.end(),
+                                    [&](const Candidate& other) { return rating <= other.rating; });
+    if (place != kept.end() && place->rating == rating) {
+        return;
+    }
+    kept.insert(place, {rating, std::move(draft)});
+    if (kept.size() > most) {
+        kept.pop_back();
+    }
+}
+
+class Search {
+public:
+    Search(const Problem& problem, Budget budget, double bound_seconds)
+        : problem_(problem),
+          bound_(bound_seconds),
+          budget_(std::move(budget)),
+          costs_(problem),
+          constructor_(problem, costs_) {
+        const int node = problem.topology.ranks_per_node;
+        all_nested_ = std::all_of(problem.degrees.begin(), problem.degrees.end(),
+                                  [node](int p) { return node % p == 0 || p % node == 0; });
+    }
+
+    Plan run() {
+        for (const Family& family : all_families(budget_, all_nested_)) {
+            try_family(family);
+        }
+        for (const bool fills_gangs : budget_.arrangements) {
+            try_arrangement(fills_gangs);
+        }
+        for (Candidate& finalist : finalists_) {
+            offer(finalist.draft);
+            offer(improve(std::move(finalist.draft), bound_, moves(budget_.final_moves_a_sequence),
+                          ++seed_));
+        }
+        return std::move(best_);
+    }
+
+private:
+    void offer(const Draft& draft) {
+        Plan plan = predicted(problem_, draft.steps());
+        if (is_first_ || plan.makespan_seconds < best_.makespan_seconds) {
+            best_ = std::move(plan);
+            is_first_ = false;
+        }
+    }
+
+    std::int64_t moves(std::int64_t a_sequence) const {
+        return std::clamp(a_sequence * static_cast<std::int64_t>(problem_.sequences.size()),
+                          kLeastMoves, kMostMoves);
+    }
+
+    void improve_a_little(Draft draft) {
+        Draft better = improve(std::move(draft), bound_, moves(budget_.moves_a_sequence), ++seed_);
+        const double rating = better.busiest();
+        keep(finalists_, budget_.finalists, rating, std::move(better));
+    }
+
+    void try_family(const Family& family) {
+        std::vector<Candidate> kept;
+        for (const double target : budget_.targets) {
+            for (const Habits& habits : family) {
+                Draft draft = constructor_.construct(bound_ * target, habits);
+                const double rating = promise(draft);
+                keep(kept, budget_.kept, rating, std::move(draft));
+            }
+        }
+        for (Candidate& candidate : kept) {
+            improve_a_little(std::move(candidate.draft));
+        }
+    }
+
+    void try_arrangement(bool fills_gangs) {
+        Arrangement outline = constructor_.outline(
+            1.01 * bound_,
+            {.waste_share = 0.4, .nested_degrees = all_nested_, .fill_gangs = fills_gangs});
+        if (outline.short_ones.empty()) {
+            return;
+        }
+        const Arrangement better = arrange(problem_, costs_, std::move(outline), bound_,
+                                           {.moves = budget_.arrange_moves,
+                                            .seed = ++seed_,
+                                            .nested_degrees = all_nested_});
+        std::vector<Candidate> kept;
+        for (int packs = 0; packs <= 2; ++packs) {
+            Draft draft =
+                constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
+            const double rating = promise(draft);
+            keep(kept, budget_.kept, rating, std::move(draft));
+        }
+        for (Candidate& candidate : kept) {
+            improve_a_little(std::move(candidate.draft));
+        }
+    }
+
+    const Problem& problem_;
+    double bound_;
+    Budget budget_;
+    MicroCosts costs_;
+    Constructor constructor_;
+    bool all_nested_ = false;
+    std::uint64_t seed_ = 0;
+    std::vector<Candidate> finalists_;
+    Plan best_;
+    bool is_first_ = true;
+};
+
+// Moves for the whole cluster once its pieces are planned: they level the pieces.
+constexpr std::int64_t kLevelMovesFast = 2;
+constexpr std::int64_t kLevelMovesBackground = 40;
+
+}  // namespace
+
+Plan search(const Problem& problem, Effort effort, double bound_seconds) {
+    const std::vector<Piece> pieces = split(problem);
+    if (pieces.size() < 2) {
+        return Search(problem, budget_of(effort, 1), bound_seconds).run();
+    }
+    const double share = 2.0 / static_cast<double>(pieces.size());
+    std::vector<Step> steps;
+    for (const Piece& piece : pieces) {
+        Plan plan = Search(piece.problem, budget_of(effort, share), bound_seconds).run();
+        for (Step& step : plan.steps) {
+            steps.push_back(whole_step(piece, std::move(step)));
+        }
+    }
+    const MicroCosts costs(problem);
+    Draft draft = draft_of(problem, costs, steps);
+    const std::int64_t level =
+        effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground;
+    Plan levelled = predicted(
+        problem, improve(std::move(draft), bound_seconds,
+                         level * static_cast<std::int64_t>(problem.sequences.size()), 1)
+                     .steps());
+    Plan plain = predicted(problem, std::move(steps));
+    return levelled.makespan_seconds < plain.makespan_seconds ? levelled : plain;
+}
+
+}  // namespace dcp::plan

@@ -1,0 +1,135 @@
+#include "core/plan/split.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr int kPieceRanks = 64;  // about; measured: pieces of 32 lose 1 %, of 128 gain 0.1 %
+
+// Rank-seconds of a sequence where it costs least, its share of a micro-batch's fixed cost included.
+double least_area(const MicroCosts& costs, const Load& load) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t index = 0; index < costs.num_degrees(); ++index) {
+        if (const MicroCosts::Level* level = costs.level(index, load.tokens); level != nullptr) {
+            const double share =
+                static_cast<double>(load.tokens) / static_cast<double>(costs.most_tokens(index));
+            const double seconds =
+                costs.seconds(index, load) - level->fixed_seconds * (1 - share);
+            least = std::min(least, seconds * costs.degree(index));
+        }
+    }
+    return least;
+}
+
+int least_degree(const MicroCosts& costs, std::int64_t tokens) {
+    std::size_t index = 0;
+    while (index + 1 < costs.num_degrees() && costs.most_tokens(index) < tokens) {
+        ++index;
+    }
+    return costs.degree(index);
+}
+
+Piece piece_of(const Problem& problem, int first_rank, int ranks) {
+    Piece piece{.problem = problem, .sequences = {}, .first_rank = first_rank};
+    piece.problem.sequences.clear();
+    piece.problem.topology.ranks = ranks;
+    std::erase_if(piece.problem.degrees, [ranks](int degree) { return degree > ranks; });
+    std::vector<double>& speeds = piece.problem.topology.speeds;
+    if (!speeds.empty()) {
+        speeds = {problem.topology.speeds.begin() + first_rank,
+                  problem.topology.speeds.begin() + first_rank + ranks};
+    }
+    return piece;
+}
+
+double speed_of(const Piece& piece) {
+    const std::vector<double>& speeds = piece.problem.topology.speeds;
+    return speeds.empty() ? piece.problem.topology.ranks
+                          : std::accumulate(speeds.begin(), speeds.end(), 0.0);
+}
+
+}  // namespace
+
+std::vector<Piece> split(const Problem& problem) {
+    const Topology& topology = problem.topology;
+    if (topology.ranks < 2 * kPieceRanks) {
+        return {};
+    }
+    const MicroCosts costs(problem);
+    std::int64_t longest = 0;
+    for (const Sequence& sequence : problem.sequences) {
+        longest = std::max(longest, sequence.tokens);
+    }
+    const int nodes = std::max(1, kPieceRanks / topology.ranks_per_node);
+    int ranks = nodes * topology.ranks_per_node;
+    while (ranks < topology.ranks && 2 * least_degree(costs, longest) > ranks) {
+        ranks *= 2;
+    }
+    std::vector<Piece> pieces;
+    const int count = topology.ranks / ranks;  // the last one takes what is left over
+    if (count < 2) {
+        return pieces;
+    }
+    for (int i = 0; i < count; ++i) {
+        pieces.push_back(
+            piece_of(problem, i * ranks, i + 1 < count ? ranks : topology.ranks - i * ranks));
+    }
+    std::vector<std::pair<double, std::int32_t>> by_area;
+    for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
+        by_area.emplace_back(-least_area(costs, load_of(problem.sequences[i])),
+                             static_cast<std::int32_t>(i));
+    }
+    std::sort(by_area.begin(), by_area.end());
+    using Entry = std::pair<double, std::size_t>;  // (work a rank, piece): the least is served
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        queue.emplace(0.0, i);
+    }
+    for (const auto& [minus_area, sequence] : by_area) {
+        const auto [work, place] = queue.top();
+        queue.pop();
+        Piece& piece = pieces[place];
+        piece.sequences.push_back(sequence);
+        piece.problem.sequences.push_back(problem.sequences[static_cast<std::size_t>(sequence)]);
+        queue.emplace(work - minus_area / speed_of(piece), place);
+    }
+    return pieces;
+}
+
+Step whole_step(const Piece& piece, Step step) {
+    for (int& rank : step.world_ranks) {
+        rank += piece.first_rank;
+    }
+    for (std::int32_t& sequence : step.sequences) {
+        sequence = piece.sequences[static_cast<std::size_t>(sequence)];
+    }
+    return step;
+}
+
+Draft draft_of(const Problem& problem, const MicroCosts& costs, const std::vector<Step>& steps) {
+    Draft draft(problem, costs);
+    for (const bool singles : {false, true}) {
+        for (const Step& step : steps) {
+            if ((step.degree() == 1) != singles) {
+                continue;
+            }
+            const auto place =
+                std::lower_bound(problem.degrees.begin(), problem.degrees.end(), step.degree());
+            const std::size_t bin = draft.open(
+                static_cast<std::size_t>(std::distance(problem.degrees.begin(), place)),
+                step.world_ranks);
+            for (const std::int32_t sequence : step.sequences) {
+                draft.add(bin, sequence);
+            }
+        }
+    }
+    return draft;
+}
+
+}  // namespace dcp::plan
