@@ -4,18 +4,29 @@ from simulation import SETS
 
 PLANNERS = ["bucket", "packed", "dcp-inter", "dcp-intra", "dcp"]
 SEQUENCES_PER_RANK = 8  # the batch, in all experiments that do not vary it
+ITERATIONS = 6
 VIDEO_FRAMES = (15, 30, 60, 120)
 FRAME_TOKENS = (144, 405, 920, 1620, 3600)
 
 
+def effort(quick):
+    """How long each run is, and how long its planner may think."""
+    return {"run__iterations": 2, "planner__effort": "fast"} if quick else {"run__iterations": ITERATIONS}
+
+
 def speed_ups(simulator, quick):
-    """All planners on the three sets of both models."""
-    ranks = [8, 32] if quick else [8, 16, 32, 64]
-    return {(kind, name): simulator.run(f"speed-up-{kind}-{name}", kind, data, ranks, PLANNERS,
-                                        batch__sequences_per_rank=SEQUENCES_PER_RANK,
-                                        run__iterations=2 if quick else 10,
-                                        **({"planner__effort": "fast"} if quick else {}))
-            for kind, sets in SETS.items() for name, data in sets.items()}
+    """All planners on the three sets of both models; beyond 32 ranks at fast effort."""
+    found = {}
+    for kind, sets in SETS.items():
+        for name, data in sets.items():
+            common = {"batch__sequences_per_rank": SEQUENCES_PER_RANK}
+            small = simulator.run(f"speed-up-{kind}-{name}", kind, data, [8, 32] if quick else [8, 16, 32],
+                                  PLANNERS, **common, **effort(quick))
+            large = [] if quick else simulator.run(f"speed-up-large-{kind}-{name}", kind, data, [64, 128],
+                                                   PLANNERS, **common, run__iterations=4,
+                                                   planner__effort="fast")
+            found[kind, name] = small + large
+    return found
 
 
 def scaling(simulator, quick):
@@ -51,7 +62,7 @@ def bucket_degrees(simulator, quick):
                 found[kind, name, degree] = simulator.run(
                     f"bucket-{kind}-{name}-sp{degree}", kind, data, [8, 32], ["bucket"],
                     batch__sequences_per_rank=SEQUENCES_PER_RANK,
-                    run__iterations=2 if quick else 10, planner__degrees=[degree])
+                    planner__degrees=[degree], **effort(quick))
     return found
 
 
@@ -59,8 +70,7 @@ def laws(simulator, quick):
     """1D with the laws of the released code over octaves of length."""
     return {law: simulator.run(f"law-{law}", "1D", law, [32], PLANNERS,
                                batch__sequences_per_rank=SEQUENCES_PER_RANK,
-                               run__iterations=1 if quick else 10,
-                               **({"planner__effort": "fast"} if quick else {}))
+                               **effort(quick))
             for law in ("zipf", "half-normal", "uniform")}
 
 
@@ -93,8 +103,7 @@ def degrees(simulator, quick):
                 found[kind, name, allowed] = simulator.run(
                     f"degrees-{kind}-{name}-{allowed}", kind, data, [32], ["dcp"],
                     batch__sequences_per_rank=SEQUENCES_PER_RANK,
-                    run__iterations=2 if quick else 10, planner__degrees=allowed,
-                    **({"planner__effort": "fast"} if quick else {}))[0]
+                    planner__degrees=allowed, **effort(quick))[0]
     return found
 
 
@@ -103,6 +112,5 @@ def regrouping(simulator, quick):
     return {(kind, name): simulator.run(f"regrouping-{kind}-{name}", kind, data, [32],
                                         ["fixed-groups", "dcp-intra", "dcp"],
                                         batch__sequences_per_rank=SEQUENCES_PER_RANK,
-                                        run__iterations=2 if quick else 10, planner__degrees="pow2",
-                                        **({"planner__effort": "fast"} if quick else {}))
+                                        planner__degrees="pow2", **effort(quick))
             for kind, sets in SETS.items() for name, data in sets.items()}

@@ -216,7 +216,8 @@ SPEED_TEXT = """
 
 ![speed-up]({plot})
 
-`packed`, one SP degree and packs of equal work, is no part of the paper's comparison and the baseline to beat.
+`packed`, one SP degree and packs of equal work, is no part of the paper's comparison and the baseline to beat. `dcp` plans at
+background effort up to 32 ranks, at fast effort beyond.
 
 """
 PUBLISHED_TEXT = """
