@@ -55,7 +55,8 @@ def scaling(runs, path):
 def recomputation(runs, path):
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
     for axis, kind in zip(axes, SETS):
-        found = sorted((key[1], value) for key, value in runs.items() if key[0] == kind)
+        found = sorted(((key[1], value) for key, value in runs.items() if key[0] == kind),
+                       key=lambda point: point[0])
         for planner in ("dcp-intra", "dcp"):
             axis.plot([tokens for tokens, _ in found],
                       [100 * (by["dcp-inter"]["seconds"] / by[planner]["seconds"] - 1)
@@ -74,7 +75,8 @@ def batch_sizes(runs, path):
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
     for axis, (kind, sets) in zip(axes, SETS.items()):
         for name in sets:
-            found = sorted((key[2], value) for key, value in runs.items() if key[:2] == (kind, name))
+            found = sorted(((key[2], value) for key, value in runs.items() if key[:2] == (kind, name)),
+                           key=lambda point: point[0])
             axis.plot([size for size, _ in found], [speed_up(value, "dcp") for _, value in found],
                       marker="o", markersize=3, label=name)
         axis.set_xscale("log", base=2)
