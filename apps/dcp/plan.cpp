@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
 #include "core/plan/bound.hpp"
+#include "core/plan/elastic.hpp"
 #include "core/plan/json.hpp"
+#include "core/plan/lp/lp_bound.hpp"
 #include "core/plan/planner.hpp"
 #include "core/plan/validate.hpp"
 #include "core/train/cost_source.hpp"
@@ -52,9 +55,13 @@ struct Options {
     std::optional<int> ranks_per_node;
     std::string planner = "dcp";
     std::string effort = "background";
+    std::string bound = "slots";
     std::vector<std::string> compare;
     std::string degrees;
     std::string recompute;
+    std::vector<double> rank_speeds;
+    std::string step_mode = "independent";
+    std::string batch_mode = "fixed";
     std::string json;
     std::string trace;
     std::string check;
@@ -69,6 +76,10 @@ plan::Problem problem_of(const Options& options, const CostChoice& choice, int r
     }
     if (!options.recompute.empty()) {
         problem.may_recompute = options.recompute == "yes";
+    }
+    problem.step_mode = plan::parse_step_mode(options.step_mode);
+    if (!options.rank_speeds.empty()) {
+        problem.topology.speeds = options.rank_speeds;
     }
     return problem;
 }
@@ -92,6 +103,10 @@ void check_file(const Options& options, const CostChoice& choice) {
             here.ranks_per_node = read.ranks_per_node;
             plan::Problem problem = problem_of(here, choice, read.ranks);
             problem.sequences = read.sequences;
+            problem.step_mode = read.step_mode;
+            if (!read.rank_speeds.empty()) {
+                problem.topology.speeds = read.rank_speeds;
+            }
             choice.weigh(problem, options.check);
             plan::check_problem(problem);
             plan::validate(problem, read.plan);
@@ -102,6 +117,11 @@ void check_file(const Options& options, const CostChoice& choice) {
         ++plans;
     }
     fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, name);
+}
+
+double bound_seconds(const plan::Problem& problem, const Options& options) {
+    return options.bound == "lp" ? plan::lp::lower_bound_seconds(problem)
+                                 : plan::lower_bounds(problem).best_seconds();
 }
 
 PlanRecord planned(const plan::Problem& problem,
@@ -155,6 +175,83 @@ std::int64_t longest_tokens(const std::vector<std::vector<plan::Sequence>>& batc
     return longest;
 }
 
+std::vector<PlanRecord> plan_fixed_batches(plan::Problem problem,
+                                           const CostChoice& choice,
+                                           const std::vector<std::string>& planners,
+                                           const Options& options) {
+    std::vector<PlanRecord> records;
+    std::int64_t number = 0;
+    const auto batches = plan_batches(options.batch);
+    problem.longest_tokens = longest_tokens(batches);
+    for (const std::vector<plan::Sequence>& batch : batches) {
+        problem.sequences = batch;
+        choice.weigh(problem, source_name(options.batch));
+        const double bound = bound_seconds(problem, options);
+        for (const std::string& planner : planners) {
+            records.push_back(planned(problem, planner, number, options, bound));
+        }
+        ++number;
+    }
+    return records;
+}
+
+// Every planner draws from the same order: a batch is B sequences and as many of the next as find
+// room in idle time, and the next batch begins behind those.
+std::vector<PlanRecord> plan_elastic_batches(plan::Problem problem,
+                                             const CostChoice& choice,
+                                             const std::vector<std::string>& planners,
+                                             const Options& options) {
+    if (!options.batch.batch_sequences) {
+        throw ConfigError("--batch-mode elastic needs --batch-sequences B");
+    }
+    if (problem.step_mode != plan::StepMode::kIndependent) {
+        throw ConfigError(
+            "--batch-mode elastic needs --step-mode independent: in rounds no rank "
+            "is idle alone");
+    }
+    const auto base = static_cast<std::size_t>(*options.batch.batch_sequences);
+    BatchOptions drawn = options.batch;
+    drawn.batches *= 3;  // a batch is filled with twice its size at most
+    const auto batches = plan_batches(drawn);
+    problem.longest_tokens = longest_tokens(batches);
+    for (const std::vector<plan::Sequence>& batch : batches) {
+        problem.sequences.insert(problem.sequences.end(), batch.begin(), batch.end());
+    }
+    choice.weigh(problem, source_name(options.batch));
+    const std::vector<plan::Sequence> stream = std::move(problem.sequences);
+    std::vector<PlanRecord> records;
+    for (const std::string& planner : planners) {
+        std::size_t next = 0;
+        for (std::int64_t number = 0; number < options.batch.batches; ++number) {
+            const std::span<const plan::Sequence> rest = std::span(stream).subspan(next);
+            problem.sequences.assign(rest.begin(),
+                                     rest.begin() + static_cast<std::ptrdiff_t>(base));
+            PlanRecord record = planned(problem, planner, number, options, 0);
+            next += base +
+                    plan::fill_idle_time(record.problem, record.plan, rest.subspan(base, 2 * base));
+            record.plan.lower_bound_seconds = bound_seconds(record.problem, options);
+            plan::validate(record.problem, record.plan);
+            records.push_back(std::move(record));
+        }
+    }
+    return records;
+}
+
+std::string json_lines(const std::vector<PlanRecord>& records, const Options& options) {
+    std::string lines;
+    for (const PlanRecord& record : records) {
+        lines += plan::to_json(record.problem, record.plan,
+                               {.planner = record.planner,
+                                .cost = std::string(record.problem.cost->name()),
+                                .batch = record.batch,
+                                .seed = options.batch.seed,
+                                .plan_seconds = record.plan_seconds,
+                                .is_elastic = options.batch_mode == "elastic"}) +
+                 "\n";
+    }
+    return lines;
+}
+
 void run(const Options& options) {
     const CostChoice choice(options.cost, options.model);
     if (!options.check.empty()) {
@@ -173,30 +270,12 @@ void run(const Options& options) {
     for (const std::string& planner : planners) {
         plan::make_planner(planner);  // an unknown name is known before an hour of planning
     }
-    std::vector<PlanRecord> records;
-    std::string lines;
-    const auto batches = plan_batches(options.batch);
-    problem.longest_tokens = longest_tokens(batches);
-    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
-        problem.sequences = batches[batch];
-        choice.weigh(problem, source_name(options.batch));
-        const double bound = plan::lower_bounds(problem).best_seconds();
-        for (const std::string& planner : planners) {
-            records.push_back(
-                planned(problem, planner, static_cast<std::int64_t>(batch), options, bound));
-            const PlanRecord& record = records.back();
-            lines += plan::to_json(problem, record.plan,
-                                   {.planner = planner,
-                                    .cost = std::string(problem.cost->name()),
-                                    .batch = record.batch,
-                                    .seed = options.batch.seed,
-                                    .plan_seconds = record.plan_seconds}) +
-                     "\n";
-        }
-    }
+    const std::vector<PlanRecord> records =
+        options.batch_mode == "elastic" ? plan_elastic_batches(problem, choice, planners, options)
+                                        : plan_fixed_batches(problem, choice, planners, options);
     print_report(records);
     if (!options.json.empty()) {
-        write_file_atomically(options.json, lines);
+        write_file_atomically(options.json, json_lines(records, options));
     }
     if (!options.trace.empty()) {
         write_file_atomically(options.trace, plan_trace(records));
@@ -267,6 +346,12 @@ void add_plan_options(CLI::App& command, Options& options) {
         ->type_name("fast|background")
         ->check(CLI::IsMember({"fast", "background"}));
     command
+        .add_option("--bound", options.bound,
+                    "The lower bound to report: slots (milliseconds), or lp\n"
+                    "(stronger, seconds a batch) (slots)")
+        ->type_name("slots|lp")
+        ->check(CLI::IsMember({"slots", "lp"}));
+    command
         .add_option("--degrees", options.degrees,
                     "Allowed SP degrees: any, pow2, or a list such as 1,2,4\n"
                     "(what the cost file says)")
@@ -277,6 +362,25 @@ void add_plan_options(CLI::App& command, Options& options) {
                     "cost file says)")
         ->type_name("yes|no")
         ->check(CLI::IsMember({"yes", "no"}));
+    command
+        .add_option("--rank-speed", options.rank_speeds,
+                    "Speed of every rank, 1 = what the cost model says: computation\n"
+                    "takes as long as the slowest rank of a group needs")
+        ->type_name("S,S,...")
+        ->delimiter(',');
+    command
+        .add_option("--step-mode", options.step_mode,
+                    "independent; rounds: all ranks take equally many steps together\n"
+                    "(fully sharded parameters); rounds-one-depth: and recompute alike\n"
+                    "in a round (independent)")
+        ->type_name("MODE")
+        ->check(CLI::IsMember({"independent", "rounds", "rounds-one-depth"}));
+    command
+        .add_option("--batch-mode", options.batch_mode,
+                    "fixed; elastic: time that ranks have left is filled with the\n"
+                    "sequences that come next, as many as find room (fixed)")
+        ->type_name("fixed|elastic")
+        ->check(CLI::IsMember({"fixed", "elastic"}));
     command.add_option("--json", options.json, "Write every plan as a line of dcp-plan-1")
         ->type_name("FILE");
     command.add_option("--trace", options.trace, "Write the schedules for ui.perfetto.dev")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/plan/price_search.hpp"
 #include "core/plan/price_table.hpp"
@@ -81,17 +82,34 @@ double search(double impossible, double precision, IsImpossible is_impossible) {
     return impossible;
 }
 
+// A rank of speed s that computes c seconds' worth (at speed 1) is busy for c / s at least, and no
+// sharding makes the computation less: all ranks together compute at most the sum of their speeds a
+// second. Fixed costs and exchanges are left out, for they are as long on every rank; so this says
+// more than the other bounds only where speeds differ much.
+double bound_by_speeds(const Problem& problem) {
+    if (problem.topology.speeds.empty()) {
+        return 0;
+    }
+    const LinearCost line = problem.cost->linear(1, 0);
+    double work = 0;
+    for (const Sequence& sequence : problem.sequences) {
+        work += line.seconds(load_of(sequence)) - line.fixed_seconds;
+    }
+    const std::vector<double>& speeds = problem.topology.speeds;
+    return work / std::accumulate(speeds.begin(), speeds.end(), 0.0);
+}
+
 }  // namespace
 
 double LowerBounds::best_seconds() const {
-    return std::max({longest_seconds, area_seconds, slots_seconds});
+    return std::max({longest_seconds, area_seconds, slots_seconds, speeds_seconds});
 }
 
 LowerBounds lower_bounds(const Problem& problem, double precision) {
     check_problem(problem);
     require_all_fit(problem);
     const double once = problem.cost->per_iteration_seconds();
-    LowerBounds bounds{once, once, once};
+    LowerBounds bounds{once, once, once, once};
     if (problem.sequences.empty()) {
         return bounds;
     }
@@ -134,6 +152,7 @@ LowerBounds lower_bounds(const Problem& problem, double precision) {
                 PriceSum(exact, lengths.counts, slots, makespan, fixed).total(split));
         });
     }
+    bounds.speeds_seconds += bound_by_speeds(problem) * (1 - kRounding);
     bounds.longest_seconds += longest * (1 - kRounding);
     bounds.area_seconds += area * (1 - kRounding);
     bounds.slots_seconds += slots_bound * (1 - kRounding);

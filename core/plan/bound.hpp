@@ -14,6 +14,7 @@ struct LowerBounds {
     double longest_seconds = 0;  // the sequence that takes longest on its best group
     double area_seconds = 0;     // rank-seconds, fixed cost shared by tokens or by time
     double slots_seconds = 0;    // the same with a whole number of micro-batches on every rank
+    double speeds_seconds = 0;   // computation alone, over the speeds of all ranks together
 
     double best_seconds() const;
 };

@@ -250,7 +250,10 @@ Plan parse_plan(std::span<const std::byte> bytes, const PlanScope& scope) {
     Plan plan;
     plan.makespan_seconds = reader.real("a makespan that is no time");
     plan.lower_bound_seconds = reader.real("a bound that is no time");
-    const std::uint64_t num_steps = reader.at_most(sequences, "more steps than sequences");
+    // Fillers come on top of the steps with sequences; no step is shorter than its three numbers.
+    const std::uint64_t num_steps = reader.at_most(
+        std::min(sequences * (ranks + 1), std::uint64_t{reader.remaining()} / (3 * kWordBytes)),
+        "more steps than there can be");
     for (std::uint64_t i = 0; i < num_steps; ++i) {
         plan.steps.push_back(read_step(reader, scope));
     }

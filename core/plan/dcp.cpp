@@ -9,11 +9,16 @@ namespace dcp::plan {
 
 namespace {
 
-// In a hurry the bound is a guide, and a plan this near to it is not compared with others.
+// In a hurry the bound is a guide, and a plan near it is not compared with others where comparing
+// takes as long as the search.
 constexpr double kFastPrecision = 2e-3;
-constexpr double kNearEnough = 1.05;
-constexpr double kNearEnoughOfMany = 1.2;  // others take longer than the search itself
-constexpr std::size_t kMany = 2500;
+
+double near_enough(std::size_t num_sequences) {
+    if (num_sequences < 256) {
+        return 1;
+    }
+    return num_sequences < 2500 ? 1.05 : 1.2;
+}
 
 }  // namespace
 
@@ -28,8 +33,8 @@ Plan DcpPlanner::plan(const Problem& problem) const {
             best = std::move(plan);
         }
     };
-    const double near_enough = problem.sequences.size() < kMany ? kNearEnough : kNearEnoughOfMany;
-    if (!is_fast || best.makespan_seconds > near_enough * bound) {
+    if (!is_fast ||
+        best.makespan_seconds > near_enough(problem.sequences.size()) * bound) {
         offer(BucketPlanner().plan(problem));
         offer(PackedPlanner().plan(problem));
         offer(InterPlanner().plan(problem));

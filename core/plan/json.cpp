@@ -139,6 +139,15 @@ std::string to_json(const Problem& problem, const Plan& plan, const PlanLabel& l
     if (has_frames) {
         document["frames"] = frames;
     }
+    if (label.is_elastic) {
+        document["batch_mode"] = "elastic";
+    }
+    if (problem.step_mode != StepMode::kIndependent) {
+        document["step_mode"] = to_string(problem.step_mode);
+    }
+    if (!problem.topology.speeds.empty()) {
+        document["rank_speeds"] = problem.topology.speeds;
+    }
     return document.dump();
 }
 
@@ -157,6 +166,8 @@ PlanFile from_json(std::string_view line) {
                   .batch = whole_member<std::int64_t>(document, "batch"),
                   .seed = whole_member<std::uint64_t>(document, "seed"),
                   .plan_seconds = real_member(document, "plan_seconds")};
+    file.label.is_elastic =
+        document.contains("batch_mode") && text_member(document, "batch_mode") == "elastic";
     file.ranks = whole_member<int>(document, "ranks");
     file.ranks_per_node = whole_member<int>(document, "ranks_per_node");
     for (const Json& tokens : list_member(document, "sequences")) {
@@ -170,6 +181,21 @@ PlanFile from_json(std::string_view line) {
         }
         for (std::size_t i = 0; i < frames.size(); ++i) {
             file.sequences[i].frames = whole<std::int64_t>(frames[i], "frames");
+        }
+    }
+    if (document.contains("step_mode")) {
+        try {
+            file.step_mode = parse_step_mode(text_member(document, "step_mode"));
+        } catch (const ConfigError&) {
+            refuse("step_mode", "independent, rounds or rounds-one-depth");
+        }
+    }
+    if (document.contains("rank_speeds")) {
+        for (const Json& speed : list_member(document, "rank_speeds")) {
+            if (!speed.is_number()) {
+                refuse("rank_speeds", "a list of numbers");
+            }
+            file.rank_speeds.push_back(speed.get<double>());
         }
     }
     for (const Json& step : list_member(document, "steps")) {

@@ -17,6 +17,7 @@ struct PlanLabel {
     std::int64_t batch = 0;
     std::uint64_t seed = 0;
     double plan_seconds = 0;  // how long planning took
+    bool is_elastic = false;  // the number of sequences floats
 };
 
 // Every key of the format, `strategy` (ulysses, ring) of each step, and `frames` of each sequence
@@ -28,6 +29,8 @@ struct PlanFile {
     PlanLabel label;
     int ranks = 0;
     int ranks_per_node = 0;
+    StepMode step_mode = StepMode::kIndependent;
+    std::vector<double> rank_speeds;  // empty: the file says nothing of them
     std::vector<Sequence> sequences;
     Plan plan;
 };

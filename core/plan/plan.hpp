@@ -31,6 +31,9 @@ struct Step {                             // one micro-batch on one group
     double peak_bytes = 0;  // of each rank
 
     int degree() const { return static_cast<int>(world_ranks.size()); }
+    // In rounds a rank with nothing to do computes one token of weight zero, so that all ranks take
+    // equally many steps.
+    bool is_filler() const { return sequences.empty(); }
     bool operator==(const Step&) const = default;
 };
 

@@ -84,10 +84,6 @@ Lengths coarse_lengths(const Lengths& lengths, std::size_t most) {
     return coarse;
 }
 
-namespace {
-
-// The pieces of a cost as lines that are nowhere above it and have no negative fixed part: that is
-// what the proofs need of a micro-batch that a piece describes.
 std::vector<CostPiece> bounding_pieces(const CostModel& cost, int degree, int layers) {
     std::vector<CostPiece> pieces = cost.pieces(degree, layers);
     for (std::size_t i = 1; i < pieces.size(); ++i) {
@@ -100,8 +96,6 @@ std::vector<CostPiece> bounding_pieces(const CostModel& cost, int degree, int la
     }
     return pieces;
 }
-
-}  // namespace
 
 WayFinder::WayFinder(const Problem& problem) {
     fixed_seconds_ = kNever;
@@ -127,8 +121,8 @@ WayFinder::WayFinder(const Problem& problem) {
 }
 
 void WayFinder::add_options(Depth& depth, const Problem& problem, int degree, int layers) const {
-    // Ranks faster than 1 shorten what is computed; the fastest sets the pace of the bound.
-    double pace = 1;
+    // The fastest rank sets the pace of the bound.
+    double pace = problem.topology.speeds.empty() ? 1 : 0;
     for (const double speed : problem.topology.speeds) {
         pace = std::max(pace, speed);
     }

@@ -38,6 +38,10 @@ struct PriceTable {
     std::vector<std::size_t> begins;  // ways of length i: [begins[i], begins[i + 1])
 };
 
+// The pieces of a cost as lines that are nowhere above it and have no negative fixed part: that is
+// what the proofs need of a micro-batch that a piece describes.
+std::vector<CostPiece> bounding_pieces(const CostModel& cost, int degree, int layers);
+
 // All (degree, depth) of a problem as coefficients, prepared once.
 class WayFinder {
 public:

@@ -171,8 +171,8 @@ StepCost cost_of(const Problem& problem, const Load& load, int degree, int recom
 }
 
 StepCost cost_of(const Problem& problem, const Step& step) {
-    StepCost cost =
-        problem.cost->cost(load_of(problem, step.sequences), step.strategy, step.recompute_layers);
+    const Load load = step.is_filler() ? load_of(1) : load_of(problem, step.sequences);
+    StepCost cost = problem.cost->cost(load, step.strategy, step.recompute_layers);
     cost.compute_seconds /= problem.topology.slowest(step.world_ranks);
     return cost;
 }
@@ -215,28 +215,85 @@ void require_all_fit(const Problem& problem) {
     }
 }
 
+namespace {
+
+// When steps start. Steps come in their global order.
+class Clock {
+public:
+    explicit Clock(const Problem& problem)
+        : in_rounds_(problem.step_mode != StepMode::kIndependent),
+          ready_(static_cast<std::size_t>(problem.topology.ranks), 0.0),
+          done_(ready_.size(), 0) {}
+
+    double start(const Step& step) const {
+        if (in_rounds_) {
+            const std::size_t round = done_[static_cast<std::size_t>(step.world_ranks.front())];
+            return round == 0 ? 0 : round_ends_[std::min(round, round_ends_.size()) - 1];
+        }
+        double start = 0;
+        for (const int rank : step.world_ranks) {
+            start = std::max(start, ready_[static_cast<std::size_t>(rank)]);
+        }
+        return start;
+    }
+    void finish(const Step& step) {
+        const double end = step.start_seconds + step.seconds;
+        const std::size_t round = done_[static_cast<std::size_t>(step.world_ranks.front())];
+        round_ends_.resize(std::max(round_ends_.size(), round + 1), 0.0);
+        round_ends_[round] = std::max(round_ends_[round], end);
+        for (const int rank : step.world_ranks) {
+            ready_[static_cast<std::size_t>(rank)] = end;
+            ++done_[static_cast<std::size_t>(rank)];
+        }
+    }
+
+private:
+    bool in_rounds_;
+    std::vector<double> ready_;
+    std::vector<std::size_t> done_;   // steps of every rank
+    std::vector<double> round_ends_;  // of the n-th step of any rank
+};
+
+}  // namespace
+
 Plan predicted(const Problem& problem, std::vector<Step> steps) {
     Plan plan;
-    std::vector<double> ready(static_cast<std::size_t>(problem.topology.ranks), 0.0);
+    Clock clock(problem);
     double last_end = 0;
     for (Step& step : steps) {
         const StepCost cost = cost_of(problem, step);
         step.seconds = cost.seconds();
         step.peak_bytes = cost.peak_bytes;
-        step.start_seconds = 0;
-        for (const int rank : step.world_ranks) {
-            step.start_seconds =
-                std::max(step.start_seconds, ready[static_cast<std::size_t>(rank)]);
-        }
-        const double end = step.start_seconds + step.seconds;
-        for (const int rank : step.world_ranks) {
-            ready[static_cast<std::size_t>(rank)] = end;
-        }
-        last_end = std::max(last_end, end);
+        step.start_seconds = clock.start(step);
+        clock.finish(step);
+        last_end = std::max(last_end, step.start_seconds + step.seconds);
     }
     plan.steps = std::move(steps);
     plan.makespan_seconds = last_end + problem.cost->per_iteration_seconds();
     return plan;
+}
+
+StepMode parse_step_mode(std::string_view text) {
+    for (const StepMode mode :
+         {StepMode::kIndependent, StepMode::kRounds, StepMode::kRoundsOneDepth}) {
+        if (text == to_string(mode)) {
+            return mode;
+        }
+    }
+    throw ConfigError(fmt::format(
+        "step mode '{}': must be independent, rounds or rounds-one-depth", text));
+}
+
+std::string_view to_string(StepMode mode) {
+    switch (mode) {
+        case StepMode::kIndependent:
+            return "independent";
+        case StepMode::kRounds:
+            return "rounds";
+        case StepMode::kRoundsOneDepth:
+            return "rounds-one-depth";
+    }
+    return "";
 }
 
 }  // namespace dcp::plan

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/plan/cost_model.hpp"
@@ -11,6 +12,17 @@
 #include "core/plan/topology.hpp"
 
 namespace dcp::plan {
+
+// What holds between the steps of different ranks.
+enum class StepMode : std::uint8_t {
+    kIndependent,     // nothing: parameters are whole on every rank, or sharded and gathered once
+    kRounds,          // all ranks take their steps together, for every step gathers parameters
+    kRoundsOneDepth,  // and those of a round recompute the same layers
+};
+
+// "independent", "rounds", "rounds-one-depth"; ConfigError for any other.
+StepMode parse_step_mode(std::string_view text);
+std::string_view to_string(StepMode mode);
 
 struct Problem {
     std::vector<Sequence> sequences;
@@ -20,6 +32,7 @@ struct Problem {
     Heads heads;
     double memory_budget_bytes = 0;  // of each rank
     bool may_recompute = false;      // false: every step keeps everything
+    StepMode step_mode = StepMode::kIndependent;
     // Longest sequence of the whole run: what planners with one SP degree for the run size it by.
     std::int64_t longest_tokens = 0;  // 0: the longest of `sequences`
 
@@ -60,7 +73,8 @@ int leanest_depth(const Problem& problem, const Load& load, int degree);
 void require_all_fit(const Problem& problem);
 
 // Fills in what the cost model predicts (start, seconds, peak bytes of every step, makespan) for
-// steps in their global order.
+// steps in their global order. In rounds, the n-th step of every rank starts when all ranks have
+// finished the one before.
 Plan predicted(const Problem& problem, std::vector<Step> steps);
 
 }  // namespace dcp::plan

@@ -15,9 +15,11 @@ Statistics statistics(const Problem& problem, const Plan& plan) {
     for (const Step& step : plan.steps) {
         const std::int64_t step_tokens = load_of(problem, step.sequences).tokens;
         tokens += step_tokens;
-        result.tokens_by_degree[step.degree()] += step_tokens;
-        ++result.steps_by_degree[step.degree()];
-        ++result.steps_by_recompute_layers[step.recompute_layers];
+        if (!step.is_filler()) {
+            result.tokens_by_degree[step.degree()] += step_tokens;
+            ++result.steps_by_degree[step.degree()];
+            ++result.steps_by_recompute_layers[step.recompute_layers];
+        }
         last_end = std::max(last_end, step.start_seconds + step.seconds);
         for (const int rank : step.world_ranks) {
             const auto index = static_cast<std::size_t>(rank);

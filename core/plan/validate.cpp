@@ -63,14 +63,56 @@ void check_strategy(const Place& place, const Problem& problem, const Step& step
         fmt::format("{} recomputed layers, allowed are 0 to {}", step.recompute_layers, most));
 }
 
-void check_sequences(const Place& place, const Step& step, std::vector<bool>& seen) {
-    place.require(!step.sequences.empty(), "no sequences");
+void check_sequences(const Place& place,
+                     const Problem& problem,
+                     const Step& step,
+                     std::vector<bool>& seen) {
+    place.require(!step.is_filler() || (problem.step_mode != StepMode::kIndependent &&
+                                        step.degree() == 1),
+                  "no sequences");
     for (const std::int32_t sequence : step.sequences) {
         place.require(sequence >= 0 && static_cast<std::size_t>(sequence) < seen.size(),
                       fmt::format("sequence {} is not one of the {}", sequence, seen.size()));
         const auto index = static_cast<std::size_t>(sequence);
         place.require(!seen[index], fmt::format("sequence {} is already in a step", sequence));
         seen[index] = true;
+    }
+}
+
+// Every rank takes a step in every round, rounds follow each other in the plan's order, and where
+// the mode says so the steps of a round recompute alike.
+void check_rounds(const Problem& problem, const Plan& plan) {
+    std::vector<std::size_t> done(static_cast<std::size_t>(problem.topology.ranks), 0);
+    std::size_t round = 0;
+    int depth = -1;  // of the round; -1: it has no step yet
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+        const Step& step = plan.steps[i];
+        const Place place{i};
+        if (done[static_cast<std::size_t>(step.world_ranks.front())] > round) {
+            ++round;
+            depth = -1;
+            for (std::size_t rank = 0; rank < done.size(); ++rank) {
+                place.require(done[rank] == round,
+                              fmt::format("round {} begins, and rank {} has taken {} steps", round,
+                                          rank, done[rank]));
+            }
+        }
+        for (const int rank : step.world_ranks) {
+            place.require(done[static_cast<std::size_t>(rank)]++ == round,
+                          fmt::format("rank {} already has a step in round {}", rank, round));
+        }
+        place.require(problem.step_mode != StepMode::kRoundsOneDepth || depth == -1 ||
+                          depth == step.recompute_layers,
+                      fmt::format("{} recomputed layers, and {} in another step of its round",
+                                  step.recompute_layers, depth));
+        depth = step.recompute_layers;
+    }
+    for (std::size_t rank = 0; rank < done.size(); ++rank) {
+        if (done[rank] != done[0]) {
+            throw PlanError(fmt::format("plan: rank {} takes {} steps and rank 0 takes {}; in "
+                                        "rounds all take equally many",
+                                        rank, done[rank], done[0]));
+        }
     }
 }
 
@@ -99,12 +141,15 @@ void validate_layout(const Problem& problem, const Plan& plan) {
         const Place place{i};
         check_ranks(place, problem, plan.steps[i]);
         check_strategy(place, problem, plan.steps[i]);
-        check_sequences(place, plan.steps[i], seen);
+        check_sequences(place, problem, plan.steps[i], seen);
     }
     const auto missing = std::find(seen.begin(), seen.end(), false);
     if (missing != seen.end()) {
         throw PlanError(
             fmt::format("plan: sequence {} is in no step", std::distance(seen.begin(), missing)));
+    }
+    if (problem.step_mode != StepMode::kIndependent) {
+        check_rounds(problem, plan);
     }
 }
 

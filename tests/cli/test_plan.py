@@ -118,6 +118,19 @@ class Plan(CommandLineTest):
         for step in plan["steps"]:
             self.assertEqual((len(step["ranks"]), step["recompute_layers"]), (2, 0))
 
+    def test_the_lp_bound_is_stronger_and_still_a_bound(self):
+        found = {}
+        for bound in ("slots", "lp"):
+            self.plan("--compare", "packed,dcp", "--bound", bound, "--json", self.plans)
+            plans = self.read()
+            found[bound] = plans[0]["lower_bound_seconds"]
+            for plan in plans:
+                self.assertEqual(plan["lower_bound_seconds"], found[bound])
+                self.assertLessEqual(found[bound], plan["makespan_seconds"])
+        self.assertGreater(found["lp"], found["slots"])
+        self.refuse(2, ["--bound"], "plan", "--lengths", self.lengths, "--cost", self.cost,
+                    "--ranks", 8, "--bound", "exact")
+
     def test_datasets_and_traces(self):
         trace = self.folder / "trace.json"
         self.succeed("plan", "--dataset", self.dataset, "--cost", self.cost, "--ranks", 4, "--json",

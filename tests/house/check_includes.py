@@ -17,6 +17,7 @@ LAYERS = {
     "core/base": [],
     "core/config": BASE,
     "core/plan": BASE,
+    "core/plan/lp": ["core/plan", *BASE],
     "core/data": BASE,
     "core/lengths": BASE,
     "comm": BASE,
@@ -32,7 +33,8 @@ LAYERS = {
     "core/train": ["core/config", "core/model", "core/data", "core/plan", "core/profile", "kernels",
                    "comm", "comm/local", *BASE],
     "apps/dcp": ["core/train", "core/sim", "core/profile", "core/model", "core/data", "core/lengths",
-                 "core/plan", "core/config", "kernels", "comm", "comm/local", "comm/mpi", *BASE],
+                 "core/plan", "core/plan/lp", "core/config", "kernels", "comm", "comm/local",
+                 "comm/mpi", *BASE],
 }
 
 # Header pattern -> folders that may include it.
@@ -43,8 +45,9 @@ LIBRARIES = {
                                                         "core/base/cuda"],
     r"(omp\.h|oneapi/dnnl/.*|dnnl.*|libxsmm.*)": ["kernels/cpu"],
     r"hwy/.*": ["kernels/cpu", "tests"],
-    r"CLI/.*": ["apps/dcp"],
+    r"CLI/.*": ["apps/dcp", "tests/bench"],
     r"yaml-cpp/.*": ["core/config"],
+    r"(Clp|Coin|Cbc|Osi).*": ["core/plan/lp", "tests/bench"],
     r"zlib\.h": ["core/data", "tests"],
     r"catch2/.*": ["tests"],
 }

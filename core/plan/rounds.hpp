@@ -1,0 +1,17 @@
+// Plans in rounds: all ranks take their steps together, as fully sharded parameters need it.
+#pragma once
+
+#include "core/plan/planner.hpp"
+
+namespace dcp::plan {
+
+// The steps of any plan dealt to rounds, in their order: a step comes into the first round in which
+// all of its ranks are free and, where rounds must recompute alike, its depth can be had. Ranks
+// without a step get fillers.
+Plan in_rounds(const Problem& problem, std::vector<Step> steps);
+
+// Rounds made for rounds: micro-batches that last about as long as each other, for many lengths of
+// a round; the shortest plan of those.
+Plan plan_rounds(const Problem& problem, Effort effort);
+
+}  // namespace dcp::plan
