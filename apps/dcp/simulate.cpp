@@ -121,6 +121,7 @@ plan::Problem problem_of(const config::SimulateFile& config,
     if (!config.planner.degrees.empty()) {
         problem.degrees = train::parse_degrees(config.planner.degrees, ranks, "planner.degrees");
     }
+    problem.step_mode = plan::parse_step_mode(config.planner.step_mode);
     if (!config.planner.recompute.empty()) {
         problem.may_recompute = config.planner.recompute == "yes";
     }
@@ -147,6 +148,7 @@ sim::RunSettings settings_of(const config::SimulateFile& config,
     settings.problem = std::move(problem);
     settings.problem.longest_tokens = source.longest_tokens;
     settings.batch = batch_size(config, ranks);
+    settings.is_elastic = config.batch.mode == "elastic";
     settings.iterations = config.run.iterations.value_or(std::numeric_limits<std::int64_t>::max());
     if (config.run.sequences) {
         settings.sequences = *config.run.sequences;

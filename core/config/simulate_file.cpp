@@ -148,6 +148,8 @@ const std::map<std::string, Row>& rows() {
         {"batch.sequences_per_rank", whole(&File::batch, &File::Batch::sequences_per_rank)},
         {"batch.tokens", whole(&File::batch, &File::Batch::tokens)},
         {"batch.tokens_per_rank", whole(&File::batch, &File::Batch::tokens_per_rank)},
+        {"batch.mode",
+         word(&File::batch, &File::Batch::mode, "fixed or elastic", {"fixed", "elastic"})},
         {"run.iterations", whole(&File::run, &File::Run::iterations)},
         {"run.sequences", whole(&File::run, &File::Run::sequences)},
         {"run.epochs", whole(&File::run, &File::Run::epochs)},
@@ -166,6 +168,9 @@ const std::map<std::string, Row>& rows() {
                                    "'yes' or 'no' (in quotes)", {"yes", "no"})},
         {"planner.effort", word(&File::planner, &File::Planner::effort, "fast or background",
                                 {"fast", "background"})},
+        {"planner.step_mode",
+         word(&File::planner, &File::Planner::step_mode, "independent, rounds or rounds-one-depth",
+              {"independent", "rounds", "rounds-one-depth"})},
         {"planner.plan_seconds", {"measured, or a number of seconds from 0", read_plan_seconds}},
         {"iteration.reduce_bytes",
          real(&File::iteration, &File::Iteration::reduce_bytes, not_negative)},
@@ -253,6 +258,12 @@ void check(const SimulateFile& config, const std::string& file) {
     if (config.iteration.reduce_bytes > 0 && config.iteration.reduce_bandwidth == 0) {
         throw ConfigError(fmt::format(
             "{}: iteration.reduce_bandwidth is missing: iteration.reduce_bytes needs it", file));
+    }
+    if (config.batch.mode == "elastic" && config.planner.step_mode != "independent") {
+        throw ConfigError(
+            fmt::format("{}: batch.mode elastic needs planner.step_mode independent: in rounds no "
+                        "rank is idle alone",
+                        file));
     }
     if (config.stragglers.known && config.stragglers.moving) {
         throw ConfigError(fmt::format(

@@ -32,6 +32,7 @@ struct SimulateFile {
         std::optional<std::int64_t> sequences_per_rank;
         std::optional<std::int64_t> tokens;
         std::optional<std::int64_t> tokens_per_rank;
+        std::string mode = "fixed";  // or elastic
     } batch;
 
     struct Run {  // one of the three
@@ -46,7 +47,8 @@ struct SimulateFile {
         std::string degrees;    // any, pow2, "1,2,4"; empty: as the cost file says
         std::string recompute;  // yes, no; empty: as the cost file says
         std::string effort = "background";
-        double plan_seconds = -1;  // below 0: as long as it takes here
+        std::string step_mode = "independent";  // or rounds, rounds-one-depth
+        double plan_seconds = -1;               // below 0: as long as it takes here
     } planner;
 
     struct Iteration {

@@ -31,6 +31,45 @@ double slowest_factor(const Noise& noise,
     return slowest;
 }
 
+// When steps start, by the real ends of those before; steps come in their global order.
+class Clock {
+public:
+    explicit Clock(const plan::Problem& problem)
+        : in_rounds_(problem.step_mode != plan::StepMode::kIndependent),
+          free_at_(static_cast<std::size_t>(problem.topology.ranks), 0.0),
+          done_(free_at_.size(), 0) {}
+
+    // Returns the end.
+    double run(const plan::Step& step, double seconds) {
+        const std::size_t round = done_[static_cast<std::size_t>(step.world_ranks.front())];
+        const double end = start(step, round) + seconds;
+        round_ends_.resize(std::max(round_ends_.size(), round + 1), 0.0);
+        round_ends_[round] = std::max(round_ends_[round], end);
+        for (const int rank : step.world_ranks) {
+            free_at_[static_cast<std::size_t>(rank)] = end;
+            ++done_[static_cast<std::size_t>(rank)];
+        }
+        return end;
+    }
+
+private:
+    double start(const plan::Step& step, std::size_t round) const {
+        if (in_rounds_) {  // all ranks have finished the round before
+            return round == 0 ? 0 : round_ends_[round - 1];
+        }
+        double start = 0;
+        for (const int rank : step.world_ranks) {
+            start = std::max(start, free_at_[static_cast<std::size_t>(rank)]);
+        }
+        return start;
+    }
+
+    bool in_rounds_;
+    std::vector<double> free_at_;
+    std::vector<std::size_t> done_;   // steps of every rank
+    std::vector<double> round_ends_;  // of the n-th step of any rank
+};
+
 }  // namespace
 
 Timeline replay(const plan::Problem& problem,
@@ -46,20 +85,15 @@ Timeline replay(const plan::Problem& problem,
         real.topology.speeds = speeds;
     }
     Timeline timeline{.steps_seconds = 0, .busy_seconds = std::vector<double>(num_ranks, 0.0)};
-    std::vector<double> free_at(num_ranks, 0.0);
+    Clock clock(problem);
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
         const plan::Step& step = plan.steps[i];
         const double predicted = is_as_planned ? step.seconds : plan::cost_of(real, step).seconds();
         const double seconds = predicted * slowest_factor(noise, iteration, i, step.world_ranks);
-        double start = 0;
+        timeline.steps_seconds = std::max(timeline.steps_seconds, clock.run(step, seconds));
         for (const int rank : step.world_ranks) {
-            start = std::max(start, free_at[static_cast<std::size_t>(rank)]);
+            timeline.busy_seconds[static_cast<std::size_t>(rank)] += step.is_filler() ? 0 : seconds;
         }
-        for (const int rank : step.world_ranks) {
-            free_at[static_cast<std::size_t>(rank)] = start + seconds;
-            timeline.busy_seconds[static_cast<std::size_t>(rank)] += seconds;
-        }
-        timeline.steps_seconds = std::max(timeline.steps_seconds, start + seconds);
     }
     return timeline;
 }

@@ -2,7 +2,7 @@
 //
 // The rules of plan.hpp hold: every rank runs its steps in the plan's order, a step starts when the
 // last of its ranks is free. Its ranks wait for each other all along, so it takes as long as its
-// slowest rank.
+// slowest rank. In rounds a step starts when all ranks have finished the round before.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Noise {
 
 struct Timeline {
     double steps_seconds = 0;          // until the last rank is done
-    std::vector<double> busy_seconds;  // of each rank: the time its steps took
+    std::vector<double> busy_seconds;  // of each rank: the time its steps took, fillers left out
 };
 
 // `speeds` are the real ones of all ranks, 1 = as the cost model describes; empty: all 1. The

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "core/plan/bound.hpp"
+#include "core/plan/elastic.hpp"
 #include "core/plan/statistics.hpp"
 #include "core/plan/validate.hpp"
 
@@ -25,6 +27,33 @@ std::vector<plan::Sequence> sequences_of(const std::vector<lengths::Item>& items
     return sequences;
 }
 
+// A stream of which some items have been drawn ahead.
+class Lookahead final : public lengths::Stream {
+public:
+    explicit Lookahead(lengths::Stream& stream) : stream_(stream) {}
+
+    lengths::Item peek() const override { return ahead_.empty() ? stream_.peek() : ahead_.front(); }
+    void advance() override {
+        if (ahead_.empty()) {
+            stream_.advance();
+        } else {
+            ahead_.pop_front();
+        }
+    }
+    // The next `count` items, which stay in the stream.
+    std::vector<lengths::Item> look(std::size_t count) {
+        while (ahead_.size() < count) {
+            ahead_.push_back(stream_.peek());
+            stream_.advance();
+        }
+        return {ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(count)};
+    }
+
+private:
+    lengths::Stream& stream_;
+    std::deque<lengths::Item> ahead_;
+};
+
 class Run {
 public:
     Run(const RunSettings& settings, const plan::Planner& planner)
@@ -39,10 +68,15 @@ public:
         }
     }
 
-    void add(std::vector<plan::Sequence> sequences) {
+    // Returns how many of the sequences that come `next` filled idle time.
+    std::size_t add(std::vector<plan::Sequence> sequences, std::vector<plan::Sequence> next) {
         problem_.sequences = std::move(sequences);
         plan::weigh(problem_);
-        const auto [plan, plan_seconds] = planned();
+        for (plan::Sequence& sequence : next) {
+            sequence.squared_tokens = problem_.cost->squared_tokens(sequence);
+        }
+        std::size_t taken = 0;
+        const auto [plan, plan_seconds] = planned(next, taken);
         const auto iteration = static_cast<std::int64_t>(report_.iterations.size());
         const auto& speeds = settings_.stragglers.is_moving
                                  ? stragglers(static_cast<std::uint64_t>(iteration))
@@ -60,6 +94,7 @@ public:
         measure_plan(plan, record);
         report_.once_seconds += once;
         report_.iterations.push_back(record);
+        return taken;
     }
 
     RunReport finish() {
@@ -105,9 +140,10 @@ private:
                                 settings_.stragglers.slowdown, settings_.noise.seed, draw);
     }
 
-    Planned planned() const {
+    Planned planned(const std::vector<plan::Sequence>& next, std::size_t& taken) {
         const auto start = std::chrono::steady_clock::now();
         plan::Plan plan = planner_.plan(problem_);
+        taken = next.empty() ? 0 : plan::fill_idle_time(problem_, plan, next);
         const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
         plan::validate(problem_, plan);
         plan.lower_bound_seconds = plan::lower_bounds(problem_).best_seconds();
@@ -177,12 +213,23 @@ private:
 
 RunReport run(const RunSettings& settings, const plan::Planner& planner, lengths::Stream& stream) {
     Run run(settings, planner);
+    Lookahead ahead(stream);
     std::int64_t left =
         settings.sequences > 0 ? settings.sequences : std::numeric_limits<std::int64_t>::max();
     for (std::int64_t i = 0; i < settings.iterations && left > 0; ++i) {
-        const auto items = lengths::next_batch(stream, settings.batch, left);
+        const auto items = lengths::next_batch(ahead, settings.batch, left);
         left -= static_cast<std::int64_t>(items.size());
-        run.add(sequences_of(items));
+        std::vector<plan::Sequence> next;
+        if (settings.is_elastic) {
+            constexpr std::int64_t kMostFilling = 2;  // times the batch
+            next = sequences_of(ahead.look(static_cast<std::size_t>(
+                std::min(left, kMostFilling * static_cast<std::int64_t>(items.size())))));
+        }
+        const std::size_t taken = run.add(sequences_of(items), std::move(next));
+        for (std::size_t k = 0; k < taken; ++k) {
+            ahead.advance();
+        }
+        left -= static_cast<std::int64_t>(taken);
     }
     return run.finish();
 }

@@ -26,6 +26,7 @@ struct Stragglers {
 struct RunSettings {
     plan::Problem problem;  // everything but the sequences
     lengths::BatchSize batch;
+    bool is_elastic = false;  // idle time is filled with the sequences that come next
     std::int64_t iterations = 1;
     std::int64_t sequences = 0;  // ends the run too; 0: only `iterations` does
     double once_seconds = 0;     // of an iteration, beside what the cost model has

@@ -71,6 +71,14 @@ def bucket_degrees(simulator, quick):
     return found
 
 
+def elastic(simulator, quick):
+    """Batches that float: time that ranks have left is filled with the sequences that come next."""
+    return {(kind, name): simulator.run(f"elastic-{kind}-{name}", kind, data, [8] if quick else [8, 32], PLANNERS,
+                                        batch__sequences_per_rank=SEQUENCES_PER_RANK, batch__mode="elastic",
+                                        run__sequences=128 if quick else 2048, planner__effort="fast")
+            for kind, sets in SETS.items() for name, data in sets.items()}
+
+
 def laws(simulator, quick):
     """1D with the laws of the released code over octaves of length."""
     return {law: simulator.run(f"law-{law}", "1D", law, [32], PLANNERS,

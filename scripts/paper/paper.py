@@ -9,7 +9,7 @@ import plots
 import report
 from simulation import Simulator
 
-EXPERIMENTS = ["speed_ups", "bucket_degrees", "laws", "batch_sizes", "scaling", "recomputation", "degrees", "regrouping"]
+EXPERIMENTS = ["speed_ups", "bucket_degrees", "elastic", "laws", "batch_sizes", "scaling", "recomputation", "degrees", "regrouping"]
 
 
 def main():

@@ -154,6 +154,14 @@ def degrees_table(runs):
     return table(["set, 32 ranks", "powers of two", "any degree", "gain", "tokens by degree"], rows)
 
 
+def elastic_table(runs):
+    ranks = sorted({run["ranks"] for run in next(iter(runs.values()))})
+    rows = [[f"{kind} {name}", number, *(times(speed_up(found, planner, ranks=number)) for planner in PLANNERS[1:]),
+             f"{100 * find(found, planner='bucket', ranks=number)['busy_mean']:.0f} %"]
+            for (kind, name), found in runs.items() for number in ranks]
+    return table(["set", "ranks", *PLANNERS[1:], "ranks busy under bucket"], rows)
+
+
 def laws_table(runs):
     rows = [[law, *(times(speed_up(found, planner)) for planner in PLANNERS[1:]), times(at_bound(found, 32)),
              f"{100 * int(found[-1]['tokens_by_degree'].get('32', 0)) / found[-1]['tokens']:.0f} %"]
@@ -180,6 +188,7 @@ def write(path, results, quick, plots):
     text += SPEED_TEXT.format(plot=plots["speed_ups"]) + speed_up_table(results["speed_ups"], ranks)
     text += PUBLISHED_TEXT + published_table(results["speed_ups"], results["bucket_degrees"])
     text += WHY_TEXT + bucket_table(results["speed_ups"], results["bucket_degrees"])
+    text += ELASTIC_TEXT + elastic_table(results["elastic"])
     text += LAWS_TEXT + laws_table(results["laws"])
     text += BATCH_TEXT.format(plot=plots["batch_sizes"]) + batch_table(results["batch_sizes"])
     text += IMBALANCE_TEXT + imbalance_table(results["speed_ups"], ranks)
@@ -246,6 +255,11 @@ Where they differ by more than 15 %, for these reasons:
 5. *The rates.* Simulated steps have no jitter, no data loading that stalls and no fragmentation of memory.
 
 Speed-up of `bucket` at other SP degrees over the one it takes:
+
+"""
+ELASTIC_TEXT = """
+With `batch.mode: elastic` idle time is filled with the sequences that come next, for every planner, until the same sequences are
+trained. What fills may have any SP degree, so it helps `bucket` more than its own method would:
 
 """
 LAWS_TEXT = """

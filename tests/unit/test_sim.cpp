@@ -231,3 +231,41 @@ TEST_CASE("fixed groups never change, and beat no bound", "[unit]") {
         }
     }
 }
+
+TEST_CASE("elastic batches fill idle time with what comes next, and lose nothing", "[unit]") {
+    sim::RunSettings settings;
+    settings.problem = simple_problem(4);
+    settings.problem.degrees = {1};
+    settings.batch = {.sequences = 6, .tokens = {}};
+    settings.iterations = 1000;
+    settings.sequences = 300;
+    settings.plan_seconds = 0;
+    const auto lengths = lengths::parse_distribution("zipf:min=1,max=64");
+    const auto planner = plan::make_planner("packed");
+    const auto run = [&] { return sim::run(settings, *planner, *lengths::drawn(lengths, 1)); };
+    const sim::RunReport fixed = run();
+    settings.is_elastic = true;
+    const sim::RunReport elastic = run();
+    CHECK(fixed.iterations.size() == 50);
+    CHECK(elastic.iterations.size() < 45);
+    CHECK(elastic.sequences == 300);
+    CHECK(elastic.tokens == fixed.tokens);
+    CHECK(elastic.seconds < 0.9 * fixed.seconds);
+    CHECK(elastic.busy_mean > fixed.busy_mean + 0.1);
+}
+
+TEST_CASE("in rounds every step waits for all of the round before", "[unit]") {
+    plan::Problem problem = simple_problem(2);
+    problem.sequences = {{.id = 0, .tokens = 4},
+                         {.id = 1, .tokens = 2},
+                         {.id = 2, .tokens = 1},
+                         {.id = 3, .tokens = 3}};
+    problem.step_mode = plan::StepMode::kRounds;
+    const plan::Plan made =
+        plan::predicted(problem, {step({0}, {0}), step({1}, {1}), step({0}, {2}), step({1}, {3})});
+    const sim::Timeline timeline = sim::replay(problem, made, {}, {}, 0);
+    CHECK(timeline.steps_seconds == Approx(4.5 + 3.5));
+    CHECK(timeline.steps_seconds == made.makespan_seconds);
+    CHECK(timeline.busy_seconds[0] == Approx(4.5 + 1.5));
+    CHECK(timeline.busy_seconds[1] == Approx(2.5 + 3.5));
+}

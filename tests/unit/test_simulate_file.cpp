@@ -74,7 +74,7 @@ TEST_CASE("what is left out has its default, and the command line wins", "[unit]
 
 TEST_CASE("what is wrong with a simulation file is said", "[unit]") {
     CHECK(message_of(replaced("seed: 3", "sead: 3"))
-              .starts_with("s.yaml:5: unknown key 'run.sead'; known: batch.sequences, "));
+              .starts_with("s.yaml:5: unknown key 'run.sead'; known: batch.mode, "));
     CHECK(message_of(replaced("[8, 16]", "[16, 8]")) ==
           "s.yaml:2: cluster.ranks is [16, 8], expected a whole number from 1, or a rising list of "
           "them");
@@ -98,6 +98,8 @@ TEST_CASE("what is wrong with a simulation file is said", "[unit]") {
           "s.yaml: iteration.reduce_bandwidth is missing: iteration.reduce_bytes needs it");
     CHECK(message_of(kGood + "stragglers: {known: true, moving: true}\n")
               .find("contradict each other") != std::string::npos);
+    CHECK(message_of(kGood + "planner: {step_mode: rounds}\n", {"batch.mode=elastic"})
+              .find("batch.mode elastic needs planner.step_mode independent") != std::string::npos);
     CHECK(message_of(kGood + "name: two\n").find("repeated key 'name'") != std::string::npos);
     CHECK(message_of(kGood, {"run.sead=1"}).starts_with("--set: unknown key 'run.sead'"));
 }
