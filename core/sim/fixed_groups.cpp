@@ -192,9 +192,11 @@ plan::Plan FixedGroupsPlanner::plan(const Problem& problem) const {
     }
     std::vector<std::int32_t> order(problem.sequences.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return problem.sequences[static_cast<std::size_t>(a)].tokens >
-               problem.sequences[static_cast<std::size_t>(b)].tokens;
+    const auto tokens = [&](std::int32_t sequence) {
+        return problem.sequences[static_cast<std::size_t>(sequence)].tokens;
+    };
+    std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        return std::pair(-tokens(a), a) < std::pair(-tokens(b), b);
     });
     std::vector<Division> divisions;
     if (!degrees.empty()) {
