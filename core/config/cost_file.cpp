@@ -76,7 +76,8 @@ CostFile read_cost_file(const std::string& path) {
 std::string read_text_file(const std::string& path, const char* what) {
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) {
+    const bool is_empty = file && file.peek() == std::ifstream::traits_type::eof();
+    if (file.bad() || (!is_empty && (!file || !(text << file.rdbuf())))) {
         throw ConfigError(fmt::format("{}: no such {}, or it cannot be read", path, what));
     }
     return text.str();

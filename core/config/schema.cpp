@@ -161,8 +161,8 @@ std::vector<Key> data_and_batch_keys() {
                 "tokens of an iteration; give this or batch.sequences"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
                 "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
-                "several ranks; auto: data.max_tokens, or if that is less, the longest sequence "
-                "there is but not below 8192"),
+                "several ranks; auto: as memory allows, but not above data.max_tokens, nor above "
+                "the longest sequence there is and 8192"),
     };
 }
 
@@ -200,13 +200,12 @@ std::vector<Key> planner_keys() {
          "allowed sequence-parallel degrees, as far as there are ranks", false, read_degrees,
          [](const Config& config) { return config.planner.degrees; }},
         word("planner.recompute", planner(&P::recompute), {"auto", "yes", "no"},
-             "may layers recompute; auto: model.recompute_layers of them; yes: all; no: none"),
-        {"planner.cost", "\"\" (this version plans with a cost model of its own)",
-         "cost or profile file; empty: none", false,
-         [](const Value& value, Config&) {
-             return value.kind == Value::Kind::kScalar && value.text.empty();
-         },
-         [](const Config& config) { return print_text(config.planner.cost); }},
+             "may layers recompute; auto: as many as memory asks for, micro-batch by micro-batch, "
+             "but model.recompute_layers at least; yes: all; no: none"),
+        text(
+            "planner.cost", planner(&P::cost), "a file, or \"\"", true,
+            "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "
+            "measured when a run starts"),
     };
 }
 

@@ -64,6 +64,12 @@ struct LinearCost {
     }
 };
 
+// Most bytes that the layers of a model hold at once, where each keeps `kept` bytes, or if it is
+// one of the first `recompute_layers`, `checkpoint`. A layer that is computed again is held in
+// full, but by then those that kept everything are gone. Recomputing all layers holds no more than
+// recomputing some: where that would be wrong (all layers but one), the larger of both is said.
+double kept_by_layers(int layers, int recompute_layers, double kept, double checkpoint);
+
 // A line and the loads it holds for: those of more tokens than the piece before, and of at most
 // `most_tokens`.
 struct CostPiece {

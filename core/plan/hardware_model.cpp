@@ -280,12 +280,9 @@ HardwareModel::Line HardwareModel::line(const Strategy& strategy, int recompute_
     return line;
 }
 
-// Kept by a rank for each token of a micro-batch: by all layers, by the one at work, and where a
-// layer recomputes, by that one in full.
 double HardwareModel::token_bytes(int degree, int recompute_layers) const {
-    const double kept = (shape_.layers - recompute_layers) * layer_token_bytes_ +
-                        recompute_layers * checkpoint_token_bytes_ +
-                        (recompute_layers > 0 ? layer_token_bytes_ : 0);
+    const double kept = kept_by_layers(shape_.layers, recompute_layers, layer_token_bytes_,
+                                       checkpoint_token_bytes_);
     const double exchanged = shape_.has_two_dimensions
                                  ? 2 * real(shape_.hidden)
                                  : real(shape_.heads_width() + 2 * shape_.kv_width());

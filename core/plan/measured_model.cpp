@@ -216,10 +216,9 @@ std::vector<CostPiece> MeasuredModel::pieces_of(const Curve& curve, int recomput
     for (const Knot& knot : curve.knots) {
         const auto tokens = static_cast<double>(knot.tokens);
         seconds.push_back({tokens, sum(knot.seconds)});
-        // The layer that is computed again is held in full.
-        bytes.push_back({tokens, (layers - again) * knot.kept_bytes +
-                                     again * knot.checkpoint_bytes + knot.working_bytes +
-                                     (recompute_layers > 0 ? knot.kept_bytes : 0)});
+        bytes.push_back({tokens, kept_by_layers(profile_.layers, recompute_layers, knot.kept_bytes,
+                                                knot.checkpoint_bytes) +
+                                     knot.working_bytes});
     }
     const std::vector<Straight> time_lines = straights(seconds);
     const std::vector<Straight> byte_lines = straights(bytes);

@@ -17,6 +17,7 @@ void IterationReport::read_plan(const plan::Plan& plan) {
     micro_batches = static_cast<std::int64_t>(plan.steps.size());
     for (const plan::Step& step : plan.steps) {
         ++steps_by_degree[step.degree()];
+        recomputing_steps += step.recompute_layers > 0 ? 1 : 0;
         predicted_peak_bytes = std::max(predicted_peak_bytes, step.peak_bytes);
     }
 }
@@ -29,6 +30,7 @@ std::string to_json(const IterationReport& report, const Arena& arena) {
                                   {"tokens", report.tokens},
                                   {"sequences", report.sequences.size()},
                                   {"micro_batches", report.micro_batches},
+                                  {"recomputing_micro_batches", report.recomputing_steps},
                                   {"seconds", report.seconds},
                                   {"tokens_per_second", report.tokens_per_second()},
                                   {"flops_per_second", report.flops_per_second()},

@@ -197,11 +197,22 @@ private:
     int stopped_by_ = 0;  // the signal, on all ranks alike
 };
 
+// Ranks whose machines have different memory plan with the least.
+config::Config with_common_budget(config::Config config, const World& world, Queue& control) {
+    if (config.memory.budget == config::kAutomatic) {
+        std::int64_t negative = -default_host_budget_bytes() / world.ranks_on_node;
+        comm::all_reduce_values(control, *world.all, std::span(&negative, 1), comm::ReduceOp::kMax);
+        config.memory.budget = -negative;
+    }
+    return config;
+}
+
 }  // namespace
 
-void run_training(const config::Config& config, const World& world, const TrainOptions& options) {
+void run_training(const config::Config& asked, const World& world, const TrainOptions& options) {
     Queue control =
         Queue::cpu(1);  // for what ranks tell each other before they have one of their own
+    const config::Config config = with_common_budget(asked, world, control);
     std::unique_ptr<Trainer> trainer;
     std::optional<RunFiles> files;
     run_on_all(control, world, [&] {

@@ -161,7 +161,7 @@ TEST_CASE("A model of hardware is monotone and linear", "[unit]") {
         if (depth < model.layers()) {
             const StepCost again = model.cost(less, strategy, depth + 1);
             CHECK(again.seconds() > small.seconds());
-            // The first recomputed layer is held in full while it is at work.
+            // With the first recomputed layer, one is held in full beside the checkpoints.
             CHECK((depth == 0 || again.peak_bytes <= small.peak_bytes));
         }
         CHECK(model.cost(less, strategy, model.layers()).peak_bytes <=
