@@ -286,7 +286,7 @@ SCALING_TEXT = """
 ![scaling]({plot})
 
 Throughput of a rank over that at 8 ranks, for the same sequences, 16 a rank and iteration; fast effort up
-to 128 ranks, background effort beyond. Reduction of gradients, optimizer and gather of parameters are in it. Above 100 %:
+to 128 ranks and for 1D long, background effort beyond. Reduction of gradients, optimizer and gather of parameters are in it. Above 100 %:
 more ranks let the longest sequences recompute less.
 
 """
