@@ -25,6 +25,7 @@ constexpr const char* kFooter = R"(Examples:
   dcp train configs/quickstart.yaml --set run.iterations=500
   dcp eval --weights runs/first/weights --dataset data/manpages
   dcp export --run runs/first --out exported
+  dcp simulate configs/simulate/first.yaml
 
 Exit status:
   0  done
