@@ -55,6 +55,7 @@ struct DataConfig {
 struct BatchConfig {
     std::int64_t sequences = 0;  // exactly one of the two is positive
     std::int64_t tokens = 0;
+    std::string mode = "fixed";
     std::int64_t micro_batch_tokens = kAutomatic;  // auto: data.max_tokens or less
 };
 
@@ -84,6 +85,7 @@ struct PlannerConfig {
     std::string name = "dcp";
     std::string degrees = "any";
     std::string recompute = "auto";
+    std::string step_mode = "independent";
     std::string cost;
 };
 

@@ -159,6 +159,8 @@ std::vector<Key> data_and_batch_keys() {
                 "sequences of an iteration; give this or batch.tokens; default: 64"),
         integer("batch.tokens", batch(&B::tokens), {1, kMaxBatchTokens},
                 "tokens of an iteration; give this or batch.sequences"),
+        word("batch.mode", batch(&B::mode), {"fixed"},
+             "a batch is what the seed and the epoch draw; elastic ones are for `dcp plan`"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
                 "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
                 "several ranks; auto: as memory allows, but not above data.max_tokens, nor above "
@@ -202,6 +204,8 @@ std::vector<Key> planner_keys() {
         word("planner.recompute", planner(&P::recompute), {"auto", "yes", "no"},
              "may layers recompute; auto: as many as memory asks for, micro-batch by micro-batch, "
              "but model.recompute_layers at least; yes: all; no: none"),
+        word("planner.step_mode", planner(&P::step_mode), {"independent"},
+             "rounds, as fully sharded parameters would need them, are for `dcp plan --step-mode`"),
         text(
             "planner.cost", planner(&P::cost), "a file, or \"\"", true,
             "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "

@@ -1,149 +1,17 @@
 #include "core/plan/arrange.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "core/plan/draft.hpp"
 #include "core/plan/fast_random.hpp"
+#include "core/plan/rooms.hpp"
 
 namespace dcp::plan {
 
 namespace {
-
-constexpr double kPacking =
-    0.995;                      // of a micro-batch's tokens, what packing whole sequences reaches
-constexpr int kSteps = 768;     // of the table of rooms
-constexpr double kLongest = 3;  // rooms up to this many target times are in the table
-constexpr int kMostLevels = 6;  // recompute depths that are looked at
-
-// What single-rank micro-batches take in a room of time.
-//
-// A rank may be given sequences of more work a token than the mean, or of less, while another is
-// given the opposite. So room is counted in a mixture of tokens and work, for several mixtures: the
-// short sequences find room only if they do in every one of them.
-class Rooms {
-public:
-    using Amounts = std::array<double, 3>;  // by mixture, in tokens
-
-    Rooms(const MicroCosts& costs, const Load& short_ones, double spread, double target_seconds)
-        : steps_a_second_(kSteps / (kLongest * target_seconds)), amounts_(kSteps + 1, Amounts{}) {
-        if (short_ones.tokens == 0) {
-            return;
-        }
-        const double squares_a_token =
-            short_ones.squared_tokens / static_cast<double>(short_ones.tokens);
-        const std::vector<MicroCosts::Level>& levels = costs.levels(0);
-        const std::size_t stride = (levels.size() + kMostLevels - 1) / kMostLevels;
-        for (std::size_t i = 0; i < levels.size(); i += stride) {
-            const double squares = levels[i].squared_seconds * squares_a_token;
-            add(levels[i], levels[i].token_seconds + squares, spread * squares);
-        }
-    }
-
-    void add_to(Amounts& sums, double room_seconds) const {
-        const double place = std::min<double>(room_seconds * steps_a_second_, kSteps - 1);
-        const auto i = static_cast<std::size_t>(place);
-        const double part = place - static_cast<double>(i);
-        for (std::size_t k = 0; k < sums.size(); ++k) {
-            sums[k] += amounts_[i][k] + part * (amounts_[i + 1][k] - amounts_[i][k]);
-        }
-    }
-    // Of a rank that does nothing else.
-    double seconds_a_token() const { return seconds_a_token_; }
-
-    static constexpr Amounts kWorkShares = {0.1, 0.5, 0.9};
-
-private:
-    // `work`: seconds a token; it may be less or more by `spread`.
-    void add(const MicroCosts::Level& level, double work, double spread) {
-        const double fixed = level.fixed_seconds;
-        const double most = kPacking * static_cast<double>(level.most_tokens);
-        const double full_seconds = fixed + most * work;
-        if (seconds_a_token_ == 0 || full_seconds / most < seconds_a_token_) {
-            seconds_a_token_ = full_seconds / most;
-        }
-        for (std::size_t i = 1; i < amounts_.size(); ++i) {
-            const double room = static_cast<double>(i) / steps_a_second_;
-            Amounts& best = amounts_[i];
-            for (std::size_t k = 0; k < best.size(); ++k) {
-                best[k] = std::max(best[k], amounts_[i - 1][k]);
-            }
-            const double first = std::max(1.0, std::floor(room / (full_seconds + most * spread)));
-            for (double count = first; count * fixed < room && count < first + 3; ++count) {
-                const double done = std::min(room - count * fixed, count * most * (work + spread));
-                const double tokens = std::min(count * most, done / (work - spread));
-                for (std::size_t k = 0; k < best.size(); ++k) {
-                    best[k] = std::max(best[k], (1 - kWorkShares[k]) * tokens +
-                                                    kWorkShares[k] * done / work);
-                }
-            }
-        }
-    }
-
-    double steps_a_second_;
-    std::vector<Amounts> amounts_;
-    double seconds_a_token_ = 0;
-};
-
-// The short sequences as far as the judgement needs them, and how many micro-batches they need at
-// least: sequences longer than half a micro-batch never share one, so tokens alone say too little
-// (Martello and Toth's second bound for bin packing, by classes of length).
-class Pool {
-public:
-    explicit Pool(std::int64_t most_tokens) : most_(static_cast<double>(most_tokens)) {}
-
-    const Load& load() const { return load_; }
-    void add(const Load& one, int times = 1) {
-        load_.tokens += times * one.tokens;
-        load_.squared_tokens += times * one.squared_tokens;
-        const std::size_t c = class_of(static_cast<double>(one.tokens));
-        counts_[c] += times;
-        sums_[c] += static_cast<double>(times * one.tokens);
-    }
-
-    // What the sequences take of micro-batches with room for `most_tokens`, in tokens.
-    double packed_tokens() const {
-        constexpr std::size_t kHalf = kClasses / 2;
-        double large = 0;  // sequences that share with none of class `low` or above
-        double middle = 0;
-        double middle_sum = 0;
-        double small_sum = 0;
-        for (std::size_t c = kHalf; c < kClasses; ++c) {
-            middle += counts_[c];
-            middle_sum += sums_[c];
-        }
-        for (std::size_t c = 0; c < kHalf; ++c) {
-            small_sum += sums_[c];
-        }
-        double least = 0;
-        for (std::size_t low = 0; low < kHalf; ++low) {
-            const double free = middle * most_ - middle_sum;
-            least = std::max(least,
-                             large + middle + std::max(0.0, small_sum - free) / most_);
-            small_sum -= sums_[low];
-            const std::size_t mirror = kClasses - 1 - low;
-            large += counts_[mirror];
-            middle -= counts_[mirror];
-            middle_sum -= sums_[mirror];
-        }
-        return std::max(static_cast<double>(load_.tokens), least * most_);
-    }
-
-private:
-    static constexpr std::size_t kClasses = 64;
-
-    std::size_t class_of(double tokens) const {
-        return std::min(kClasses - 1, static_cast<std::size_t>(tokens / most_ * kClasses));
-    }
-
-    double most_;
-    Load load_;
-    std::array<double, kClasses> counts_{};
-    std::array<double, kClasses> sums_{};
-};
 
 class Arranging {
 public:
@@ -244,7 +112,8 @@ private:
         if (pool_load_.load().tokens == 0) {
             return 0;
         }
-        const double mean = pool_load_.load().squared_tokens / static_cast<double>(pool_load_.load().tokens);
+        const double mean =
+            pool_load_.load().squared_tokens / static_cast<double>(pool_load_.load().tokens);
         double sum = 0;
         for (const std::int32_t sequence : pool_) {
             const Load load = load_of_sequence(sequence);
@@ -349,9 +218,7 @@ private:
         place_all(/*keep_places=*/true);
         double low = *std::max_element(placer_.ready().begin(), placer_.ready().end());
         rooms_ = Rooms(costs_, pool_load_.load(), spread_, std::max(low, bound_));
-        const auto is_enough = [&](double makespan) {
-            return missing_within(makespan) <= 0;
-        };
+        const auto is_enough = [&](double makespan) { return missing_within(makespan) <= 0; };
         if (pool_.empty() || is_enough(low)) {
             return std::max(low, 1e-9);
         }
@@ -603,7 +470,8 @@ private:
 
     // A gang inside a node, filled with sequences of the pool.
     bool try_opening(double most) {
-        const std::size_t index = degrees_[random_.below(std::min<std::size_t>(degrees_.size(), 7))];
+        const std::size_t index =
+            degrees_[random_.below(std::min<std::size_t>(degrees_.size(), 7))];
         if (pool_.size() < 2 || costs_.most_tokens(index) == 0) {
             return false;
         }

@@ -12,8 +12,8 @@ namespace dcp::plan {
 
 namespace {
 
-constexpr double kRounding = 1e-9;     // what sums of many prices may be off by
-constexpr std::size_t kClasses = 120;  // of lengths, while a split is looked for
+constexpr double kRounding = 1e-9;       // what sums of many prices may be off by
+constexpr std::size_t kClasses = 120;    // of lengths, while a split is looked for
 constexpr std::size_t kFewClasses = 40;  // where a rough bound will do
 constexpr double kRough = 1e-3;
 constexpr int kSlotsBelow = 3;

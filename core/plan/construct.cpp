@@ -289,11 +289,10 @@ void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
     sort_wide_first(gangs);
     for (const Gang& gang : gangs) {
         const int degree = costs_.degree(gang.degree_index);
-        const std::size_t bin =
-            draft.open(gang.degree_index,
-                       gang.world_ranks.empty()
-                           ? place_group(problem_.topology, draft.busy(), degree, 0)
-                           : gang.world_ranks);
+        const std::size_t bin = draft.open(
+            gang.degree_index, gang.world_ranks.empty()
+                                   ? place_group(problem_.topology, draft.busy(), degree, 0)
+                                   : gang.world_ranks);
         for (const std::int32_t sequence : gang.sequences) {
             draft.add(bin, sequence);
         }
@@ -316,9 +315,8 @@ Draft Constructor::construct(const Arrangement& arrangement,
     Draft draft(problem_, costs_);
     std::vector<Gang> wide = arrangement.gangs;
     std::vector<std::int32_t> short_ones = arrangement.short_ones;
-    std::sort(short_ones.begin(), short_ones.end(), [&](std::int32_t a, std::int32_t b) {
-        return is_before(a, b);
-    });
+    std::sort(short_ones.begin(), short_ones.end(),
+              [&](std::int32_t a, std::int32_t b) { return is_before(a, b); });
     if (habits.packs_a_rank > 0) {
         std::vector<Gang> narrow = mixed_packs(short_ones, target_seconds, habits);
         std::move(narrow.begin(), narrow.end(), std::back_inserter(wide));

@@ -26,15 +26,13 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     const bool is_fast = effort_ == Effort::kFast;
     const double bound =
         (is_fast ? lower_bounds(problem, kFastPrecision) : lower_bounds(problem)).best_seconds();
-    Plan best =
-        search(problem, effort_, bound - problem.cost->per_iteration_seconds());
+    Plan best = search(problem, effort_, bound - problem.cost->per_iteration_seconds());
     const auto offer = [&](Plan plan) {
         if (plan.makespan_seconds < best.makespan_seconds) {
             best = std::move(plan);
         }
     };
-    if (!is_fast ||
-        best.makespan_seconds > near_enough(problem.sequences.size()) * bound) {
+    if (!is_fast || best.makespan_seconds > near_enough(problem.sequences.size()) * bound) {
         offer(BucketPlanner().plan(problem));
         offer(PackedPlanner().plan(problem));
         offer(InterPlanner().plan(problem));

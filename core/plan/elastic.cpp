@@ -63,9 +63,8 @@ private:
         for (std::size_t i = 0; i < gangs_.size(); ++i) {
             Gang& gang = gangs_[i];
             const bool is_last =
-                std::all_of(gang.world_ranks.begin(), gang.world_ranks.end(), [&](int rank) {
-                    return last_[static_cast<std::size_t>(rank)] == i;
-                });
+                std::all_of(gang.world_ranks.begin(), gang.world_ranks.end(),
+                            [&](int rank) { return last_[static_cast<std::size_t>(rank)] == i; });
             if (!is_last) {
                 continue;
             }

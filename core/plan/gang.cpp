@@ -50,11 +50,8 @@ void Placer::sort_node(std::size_t node) {
     }
 }
 
-double Placer::charge(std::span<const int> own,
-                      std::size_t end,
-                      int degree,
-                      double ready_sum,
-                      double seconds) const {
+double Placer::charge(
+    std::span<const int> own, std::size_t end, int degree, double ready_sum, double seconds) const {
     const double start = ready(own[end - 1]);
     double charge = start + 2 * std::max(0.0, start * degree - ready_sum);
     if (!topology_.speeds.empty()) {
@@ -129,9 +126,8 @@ void Placer::across_nodes(int degree, int choice) {
     std::size_t last = node_order_.size();
     for (std::size_t i = num_full; i < node_order_.size(); ++i) {
         const std::span<const int> own = ranks_of(node_order_[i]);
-        if (own.size() >= rest &&
-            (last == node_order_.size() ||
-             sooner(own[rest - 1], ranks_of(node_order_[last])[rest - 1]))) {
+        if (own.size() >= rest && (last == node_order_.size() ||
+                                   sooner(own[rest - 1], ranks_of(node_order_[last])[rest - 1]))) {
             last = i;
         }
     }

@@ -344,8 +344,8 @@ private:
     std::vector<std::int32_t> by_length_;       // sequences, short first
     std::vector<std::size_t> place_by_length_;  // of each sequence in by_length_
     std::vector<std::size_t> where_;            // the bin of each sequence
-    std::vector<std::size_t> over_;   // ranks that are busy for longer than the target
-    std::vector<std::size_t> place_;  // of each rank in over_
+    std::vector<std::size_t> over_;             // ranks that are busy for longer than the target
+    std::vector<std::size_t> place_;            // of each rank in over_
 };
 
 }  // namespace

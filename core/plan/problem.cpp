@@ -174,6 +174,9 @@ StepCost cost_of(const Problem& problem, const Step& step) {
     const Load load = step.is_filler() ? load_of(1) : load_of(problem, step.sequences);
     StepCost cost = problem.cost->cost(load, step.strategy, step.recompute_layers);
     cost.compute_seconds /= problem.topology.slowest(step.world_ranks);
+    if (step.is_filler()) {  // one token is nothing beside what is there all the time
+        cost.peak_bytes = problem.cost->linear(1, step.recompute_layers).static_bytes;
+    }
     return cost;
 }
 
@@ -280,8 +283,8 @@ StepMode parse_step_mode(std::string_view text) {
             return mode;
         }
     }
-    throw ConfigError(fmt::format(
-        "step mode '{}': must be independent, rounds or rounds-one-depth", text));
+    throw ConfigError(
+        fmt::format("step mode '{}': must be independent, rounds or rounds-one-depth", text));
 }
 
 std::string_view to_string(StepMode mode) {

@@ -16,6 +16,8 @@ namespace {
 constexpr double kMeanShare = 0.5;
 constexpr std::int64_t kLeastMoves = 2'000;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
+constexpr std::int64_t kLeastArrangeMoves = 300;
+constexpr std::int64_t kMostArrangeMoves = 200'000;
 
 // Targets over the bound, dense where good plans end.
 constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
@@ -31,7 +33,7 @@ struct Budget {
     std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
     int most_packs = 2;
     std::vector<bool> arrangements = {true, false};  // whether short sequences fill gangs first
-    std::int64_t arrange_moves = 200'000;
+    std::int64_t arrange_moves_a_sequence = 400;
     std::size_t kept = 5;       // drafts of each family that are improved a little
     std::size_t finalists = 4;  // of those, drafts that are improved much
     std::int64_t moves_a_sequence = 100;
@@ -46,7 +48,7 @@ Budget fast_budget() {
             .merge_shares = {0.85},
             .most_packs = 1,
             .arrangements = {true},
-            .arrange_moves = 700,
+            .arrange_moves_a_sequence = 1,
             .kept = 1,
             .finalists = 1,
             .moves_a_sequence = 4,
@@ -64,13 +66,12 @@ Budget budget_of(Effort effort, double share) {
         budget.waste_shares = {0.4};
         budget.kept = 2;
         budget.finalists = 2;
-        scale(budget.arrange_moves);
+        scale(budget.arrange_moves_a_sequence);
         scale(budget.moves_a_sequence);
         scale(budget.final_moves_a_sequence);
     }
     if (effort == Effort::kFast && share < 0.5) {
         budget.targets = kOneTarget;
-        budget.arrange_moves = 300;
         budget.finalists = 1;
         budget.moves_a_sequence = 2;
         budget.final_moves_a_sequence = 6;
@@ -181,6 +182,12 @@ private:
                           kLeastMoves, kMostMoves);
     }
 
+    std::int64_t arrange_moves() const {
+        return std::clamp(
+            budget_.arrange_moves_a_sequence * static_cast<std::int64_t>(problem_.sequences.size()),
+            kLeastArrangeMoves, kMostArrangeMoves);
+    }
+
     void improve_a_little(Draft draft) {
         Draft better = improve(std::move(draft), bound_, moves(budget_.moves_a_sequence), ++seed_);
         const double rating = better.busiest();
@@ -208,14 +215,12 @@ private:
         if (outline.short_ones.empty()) {
             return;
         }
-        const Arrangement better = arrange(problem_, costs_, std::move(outline), bound_,
-                                           {.moves = budget_.arrange_moves,
-                                            .seed = ++seed_,
-                                            .nested_degrees = all_nested_});
+        const Arrangement better =
+            arrange(problem_, costs_, std::move(outline), bound_,
+                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = all_nested_});
         std::vector<Candidate> kept;
         for (int packs = 0; packs <= 2; ++packs) {
-            Draft draft =
-                constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
+            Draft draft = constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
             const double rating = promise(draft);
             keep(kept, budget_.kept, rating, std::move(draft));
         }
@@ -257,12 +262,11 @@ Plan search(const Problem& problem, Effort effort, double bound_seconds) {
     }
     const MicroCosts costs(problem);
     Draft draft = draft_of(problem, costs, steps);
-    const std::int64_t level =
-        effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground;
-    Plan levelled = predicted(
-        problem, improve(std::move(draft), bound_seconds,
-                         level * static_cast<std::int64_t>(problem.sequences.size()), 1)
-                     .steps());
+    const std::int64_t level = effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground;
+    Plan levelled =
+        predicted(problem, improve(std::move(draft), bound_seconds,
+                                   level * static_cast<std::int64_t>(problem.sequences.size()), 1)
+                               .steps());
     Plan plain = predicted(problem, std::move(steps));
     return levelled.makespan_seconds < plain.makespan_seconds ? levelled : plain;
 }

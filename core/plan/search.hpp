@@ -8,8 +8,8 @@
 
 namespace dcp::plan {
 
-// The shortest plan found, by exact prediction; its steps in their global order. `bound_seconds`: no
-// plan is shorter, what an iteration costs once not included.
+// The shortest plan found, by exact prediction; its steps in their global order. `bound_seconds`:
+// no plan is shorter, what an iteration costs once not included.
 Plan search(const Problem& problem, Effort effort, double bound_seconds);
 
 }  // namespace dcp::plan

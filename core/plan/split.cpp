@@ -12,15 +12,15 @@ namespace {
 
 constexpr int kPieceRanks = 64;  // about; measured: pieces of 32 lose 1 %, of 128 gain 0.1 %
 
-// Rank-seconds of a sequence where it costs least, its share of a micro-batch's fixed cost included.
+// Rank-seconds of a sequence where it costs least, its share of a micro-batch's fixed cost
+// included.
 double least_area(const MicroCosts& costs, const Load& load) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t index = 0; index < costs.num_degrees(); ++index) {
         if (const MicroCosts::Level* level = costs.level(index, load.tokens); level != nullptr) {
             const double share =
                 static_cast<double>(load.tokens) / static_cast<double>(costs.most_tokens(index));
-            const double seconds =
-                costs.seconds(index, load) - level->fixed_seconds * (1 - share);
+            const double seconds = costs.seconds(index, load) - level->fixed_seconds * (1 - share);
             least = std::min(least, seconds * costs.degree(index));
         }
     }
@@ -121,9 +121,9 @@ Draft draft_of(const Problem& problem, const MicroCosts& costs, const std::vecto
             }
             const auto place =
                 std::lower_bound(problem.degrees.begin(), problem.degrees.end(), step.degree());
-            const std::size_t bin = draft.open(
-                static_cast<std::size_t>(std::distance(problem.degrees.begin(), place)),
-                step.world_ranks);
+            const std::size_t bin =
+                draft.open(static_cast<std::size_t>(std::distance(problem.degrees.begin(), place)),
+                           step.world_ranks);
             for (const std::int32_t sequence : step.sequences) {
                 draft.add(bin, sequence);
             }

@@ -40,7 +40,9 @@ void check_ranks(const Place& place, const Problem& problem, const Step& step) {
         last = rank;
     }
     const int degree = step.degree();
-    place.require(std::binary_search(problem.degrees.begin(), problem.degrees.end(), degree),
+    // A filler exchanges nothing, so it is on one rank whatever degrees are allowed.
+    place.require(step.is_filler() ||
+                      std::binary_search(problem.degrees.begin(), problem.degrees.end(), degree),
                   fmt::format("SP degree {} is not allowed", degree));
     place.require(topology.obeys_node_rule(step.world_ranks),
                   fmt::format("its {} ranks must span exactly {} nodes of {} ranks", degree,
@@ -67,9 +69,9 @@ void check_sequences(const Place& place,
                      const Problem& problem,
                      const Step& step,
                      std::vector<bool>& seen) {
-    place.require(!step.is_filler() || (problem.step_mode != StepMode::kIndependent &&
-                                        step.degree() == 1),
-                  "no sequences");
+    place.require(
+        !step.is_filler() || (problem.step_mode != StepMode::kIndependent && step.degree() == 1),
+        "no sequences");
     for (const std::int32_t sequence : step.sequences) {
         place.require(sequence >= 0 && static_cast<std::size_t>(sequence) < seen.size(),
                       fmt::format("sequence {} is not one of the {}", sequence, seen.size()));
@@ -109,9 +111,10 @@ void check_rounds(const Problem& problem, const Plan& plan) {
     }
     for (std::size_t rank = 0; rank < done.size(); ++rank) {
         if (done[rank] != done[0]) {
-            throw PlanError(fmt::format("plan: rank {} takes {} steps and rank 0 takes {}; in "
-                                        "rounds all take equally many",
-                                        rank, done[rank], done[0]));
+            throw PlanError(
+                fmt::format("plan: rank {} takes {} steps and rank 0 takes {}; in "
+                            "rounds all take equally many",
+                            rank, done[rank], done[0]));
         }
     }
 }

@@ -193,6 +193,7 @@ class Train(CostTest):
         self.refuse(2, ["allows no SP degree of 1 rank"], *base, f"planner.cost={self.cost}")
         self.cost.write_text(COST.replace("budget: 1e9", "budget: 1.1e6"), encoding="utf-8")
         self.refuse(2, ["needs", "lower batch.micro_batch_tokens to 50 or less"], *base,
+                    "--set", "planner.recompute=no",
                     f"planner.cost={self.cost}")
         self.profile.write_text(json.dumps(profile(heads=8)), encoding="utf-8")
         self.refuse(2, ["8 heads and 2 key and value heads", "model.heads is 4"], *base,
