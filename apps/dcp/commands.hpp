@@ -14,6 +14,7 @@ void add_train_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
+void add_simulate_command(CLI::App& app);
 
 // What `dcp --version` prints.
 std::string describe_version();

@@ -26,6 +26,8 @@ void add_data_commands(CLI::App& app) {
     add_data_import(*data);
     add_data_inspect(*data);
     add_data_lengths(*data);
+    add_data_sample(*data);
+    add_data_synth(*data);
 }
 
 void require_positive(const char* option, std::optional<std::int64_t> value) {

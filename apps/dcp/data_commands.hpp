@@ -15,11 +15,13 @@ namespace data {
 class TokenStore;
 }
 
-void add_data_commands(CLI::App& app);  // `data` with the three below
+void add_data_commands(CLI::App& app);  // `data` with those below
 
 void add_data_import(CLI::App& parent);
 void add_data_inspect(CLI::App& parent);
 void add_data_lengths(CLI::App& parent);
+void add_data_sample(CLI::App& parent);
+void add_data_synth(CLI::App& parent);
 
 // A line on stderr where the .bin is longer than its index covers.
 void warn_of_unused_bytes(const data::TokenStore& store);

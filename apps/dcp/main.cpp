@@ -25,6 +25,7 @@ constexpr const char* kFooter = R"(Examples:
   dcp train configs/quickstart.yaml --set run.iterations=500
   dcp eval --weights runs/first/weights --dataset data/manpages
   dcp export --run runs/first --out exported
+  dcp simulate configs/simulate/first.yaml
 
 Exit status:
   0  done
@@ -79,6 +80,7 @@ int run(int argc, char** argv) {
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
     dcp::add_plan_command(app);
+    dcp::add_simulate_command(app);
     dcp::add_data_commands(app);
     try {
         app.parse(argc, argv);

@@ -1,4 +1,5 @@
 // dcp plan: plans for imagined clusters, without training anything.
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <memory>
@@ -156,15 +157,35 @@ void print_report(const std::vector<PlanRecord>& records) {
     fmt::print("{}\n{}\n{}", plan_table(records), plan_histograms(records), plan_picture(*shown));
 }
 
+std::string source_name(const BatchOptions& batch) {
+    if (!batch.distribution.empty()) {
+        return batch.distribution;
+    }
+    return batch.lengths.empty() ? batch.dataset : batch.lengths;
+}
+
+// The batches are a run: planners with one SP degree choose it once, for the longest of all.
+std::int64_t longest_tokens(const std::vector<std::vector<plan::Sequence>>& batches) {
+    std::int64_t longest = 0;
+    for (const auto& batch : batches) {
+        for (const plan::Sequence& sequence : batch) {
+            longest = std::max(longest, sequence.tokens);
+        }
+    }
+    return longest;
+}
+
 std::vector<PlanRecord> plan_fixed_batches(plan::Problem problem,
                                            const CostChoice& choice,
                                            const std::vector<std::string>& planners,
                                            const Options& options) {
     std::vector<PlanRecord> records;
     std::int64_t number = 0;
-    for (const std::vector<plan::Sequence>& batch : plan_batches(options.batch)) {
+    const auto batches = plan_batches(options.batch);
+    problem.longest_tokens = longest_tokens(batches);
+    for (const std::vector<plan::Sequence>& batch : batches) {
         problem.sequences = batch;
-        choice.weigh(problem, options.batch.lengths);
+        choice.weigh(problem, source_name(options.batch));
         const double bound = bound_seconds(problem, options);
         for (const std::string& planner : planners) {
             records.push_back(planned(problem, planner, number, options, bound));
@@ -191,10 +212,12 @@ std::vector<PlanRecord> plan_elastic_batches(plan::Problem problem,
     const auto base = static_cast<std::size_t>(*options.batch.batch_sequences);
     BatchOptions drawn = options.batch;
     drawn.batches *= 3;  // a batch is filled with twice its size at most
-    for (const std::vector<plan::Sequence>& batch : plan_batches(drawn)) {
+    const auto batches = plan_batches(drawn);
+    problem.longest_tokens = longest_tokens(batches);
+    for (const std::vector<plan::Sequence>& batch : batches) {
         problem.sequences.insert(problem.sequences.end(), batch.begin(), batch.end());
     }
-    choice.weigh(problem, options.batch.lengths);
+    choice.weigh(problem, source_name(options.batch));
     const std::vector<plan::Sequence> stream = std::move(problem.sequences);
     std::vector<PlanRecord> records;
     for (const std::string& planner : planners) {
@@ -268,6 +291,13 @@ void add_batch_options(CLI::App& command, Options& options) {
     CLI::Option* dataset = command.add_option("--dataset", options.batch.dataset,
                                               "Lengths of a dataset's documents instead");
     dataset->type_name("PREFIX")->excludes(lengths);
+    command
+        .add_option("--distribution", options.batch.distribution,
+                    "Draw lengths from a distribution instead: wikipedia, short,\n"
+                    "lognormal:mean=2000, ... (`dcp data sample --help` lists them)")
+        ->type_name("NAME")
+        ->excludes(lengths)
+        ->excludes(dataset);
     CLI::Option* sequences = command.add_option("--batch-sequences", options.batch.batch_sequences,
                                                 "Sequences of a batch");
     sequences->type_name("B");
@@ -361,8 +391,11 @@ void require_what_to_plan(const Options& options) {
     if (!options.check.empty()) {
         return;
     }
-    if (options.batch.lengths.empty() && options.batch.dataset.empty()) {
-        throw ConfigError("dcp plan needs --lengths FILE or --dataset PREFIX (or --check FILE)");
+    if (options.batch.lengths.empty() && options.batch.dataset.empty() &&
+        options.batch.distribution.empty()) {
+        throw ConfigError(
+            "dcp plan needs --lengths FILE, --dataset PREFIX or --distribution NAME (or --check "
+            "FILE)");
     }
     if (!options.ranks) {
         throw ConfigError("dcp plan needs --ranks N");

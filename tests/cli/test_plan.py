@@ -154,7 +154,7 @@ class Plan(CommandLineTest):
 
     def test_bad_input_is_named(self):
         base = ("plan", "--cost", self.cost, "--ranks", 4)
-        self.refuse(2, ["needs --lengths FILE or --dataset"], *base)
+        self.refuse(2, ["needs --lengths FILE, --dataset PREFIX or --distribution NAME"], *base)
         self.refuse(2, ["needs --ranks"], "plan", "--cost", self.cost, "--lengths", self.lengths)
         self.refuse(2, ["unknown planner 'best'; known: dcp"], *base, "--lengths", self.lengths,
                     "--planner", "best")

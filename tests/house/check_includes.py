@@ -19,6 +19,7 @@ LAYERS = {
     "core/plan": BASE,
     "core/plan/lp": ["core/plan", *BASE],
     "core/data": BASE,
+    "core/lengths": BASE,
     "comm": BASE,
     "comm/local": ["comm", *BASE],
     "comm/mpi": ["comm", *BASE],
@@ -28,11 +29,12 @@ LAYERS = {
     "kernels/cuda": ["kernels", *BASE],
     "core/model": ["core/config", "kernels", "comm", *BASE],
     "core/profile": ["core/config", "core/model", "core/plan", "kernels", "comm", *BASE],
-    "core/sim": ["core/config", "core/plan", "core/profile", *BASE],
+    "core/sim": ["core/config", "core/lengths", "core/plan", "core/profile", *BASE],
     "core/train": ["core/config", "core/model", "core/data", "core/plan", "core/profile", "kernels",
                    "comm", "comm/local", *BASE],
-    "apps/dcp": ["core/train", "core/sim", "core/profile", "core/model", "core/data", "core/plan",
-                 "core/plan/lp", "core/config", "kernels", "comm", "comm/local", "comm/mpi", *BASE],
+    "apps/dcp": ["core/train", "core/sim", "core/profile", "core/model", "core/data", "core/lengths",
+                 "core/plan", "core/plan/lp", "core/config", "kernels", "comm", "comm/local",
+                 "comm/mpi", *BASE],
 }
 
 # Header pattern -> folders that may include it.
