@@ -10,10 +10,11 @@ repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 build_packages=(g++ cmake ninja-build pkg-config ccache mold
     libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
     libdnnl-dev opencl-headers ocl-icd-opencl-dev libhwy-dev libxsmm-dev libopenmpi-dev openmpi-bin)
-test_packages=(catch2 python3)
+test_packages=(catch2 python3 python3-matplotlib)  # the last for the pictures of scripts/plot_ranks.py
 launch_test_packages=(iproute2 slurm-wlm munge)  # two emulated hosts, a Slurm of one node
 lint_packages=(clang-format-14 clang-tidy-19)
 comparison_packages=(python3 python3-venv)
+tensorboard_packages=(python3 python3-venv)
 
 step() {
     printf '\n== %s\n' "$*"
@@ -108,4 +109,17 @@ prepare_torch() {
     fi
     "$venv/bin/python" -c 'import torch; print("PyTorch", torch.__version__)' ||
         skip_comparison "torch does not start"
+}
+
+# Makes build/tensorboard-venv, where a test finds TensorBoard to read our event files with. Without a
+# network that test is skipped.
+prepare_tensorboard() {
+    local venv="build/tensorboard-venv"
+    if ! "$venv/bin/python" -c 'import tensorboard' 2>/dev/null; then
+        need_packages "reading event files with TensorBoard" "${tensorboard_packages[@]}"
+        step "TensorBoard (into $venv; 180 MB the first time)"
+        if ! python3 -m venv "$venv" || ! "$venv/bin/pip" install --quiet tensorboard; then
+            echo "TensorBoard could not be installed (no network?): its test will be skipped"
+        fi
+    fi
 }

@@ -23,7 +23,7 @@ from matplotlib.patches import Patch  # noqa: E402
 
 WAITING, COMMUNICATION = "#d9d9d9", "#d95f02"
 LINE = 0.36  # of the height of a rank
-MOST_LABELS = 40  # steps that a panel can label legibly
+MOST_LABELS = 40  # steps of a rank that can be labelled legibly
 
 
 def read_trace(path):
@@ -57,7 +57,7 @@ def draw_trace(axis, trace):
     for event in slices(trace, "plan") + steps:
         row = event["pid"] + (0.08 if event["cat"] == "plan" else 0.1 + LINE)
         draw_bar(axis, event, row, color_of(event["args"]["degree"]))
-        if len(steps) <= MOST_LABELS:
+        if len(steps) <= MOST_LABELS * about["ranks"]:
             axis.text((event["ts"] + event["dur"] / 2) / 1e3, row + LINE / 2,
                       event["args"]["degree"], ha="center", va="center", fontsize=7, color="white",
                       clip_on=True)
@@ -77,6 +77,7 @@ def draw_trace(axis, trace):
         axis.set_yticks([rank + 0.5 for rank in range(about["ranks"])],
                         [f"rank {rank}" for rank in range(about["ranks"])], fontsize=8)
     axis.tick_params(axis="y", length=0)
+    axis.tick_params(axis="x", labelsize=8)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
 
