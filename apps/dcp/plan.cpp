@@ -10,12 +10,12 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/commands.hpp"
+#include "apps/dcp/cost_choice.hpp"
 #include "apps/dcp/data_commands.hpp"
 #include "apps/dcp/plan_input.hpp"
 #include "apps/dcp/plan_report.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
-#include "core/config/cost_file.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/json.hpp"
 #include "core/plan/planner.hpp"
@@ -37,6 +37,8 @@ constexpr const char* kExamples = R"(Examples:
   dcp plan --lengths batch.txt --cost configs/costs/flexsp-gpt-7b.yaml --ranks 64
   dcp plan --dataset data/manpages --cost configs/costs/flexsp-gpt-7b.yaml --ranks 16
       --batch-sequences 128 --batches 5 --compare bucket,packed,dcp --json plans.jsonl
+  dcp plan --lengths videos.txt --cost configs/clusters/h200.yaml
+      --model configs/transformer-2d-1.2b.yaml --ranks 32
   dcp plan --check plans.jsonl --cost configs/costs/flexsp-gpt-7b.yaml
 
 Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan.)";
@@ -44,6 +46,7 @@ Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan
 struct Options {
     BatchOptions batch;
     std::string cost;
+    std::string model;
     std::optional<int> ranks;
     std::optional<int> ranks_per_node;
     std::string planner = "dcp";
@@ -57,35 +60,26 @@ struct Options {
 };
 
 // Everything but the sequences.
-plan::Problem problem_of(const Options& options, const config::CostFile& cost, int ranks) {
-    plan::Problem problem;
-    problem.cost = train::cost_model(cost);
-    problem.topology = {.ranks = ranks,
-                        .ranks_per_node = options.ranks_per_node.value_or(cost.ranks_per_node),
-                        .speeds = {}};
+plan::Problem problem_of(const Options& options, const CostChoice& choice, int ranks) {
+    plan::Problem problem =
+        train::planning_problem(choice.cost(ranks, options.ranks_per_node), ranks);
     if (!options.degrees.empty()) {
         problem.degrees = train::parse_degrees(options.degrees, ranks, "--degrees");
-    } else if (cost.degrees.empty()) {
-        problem.degrees = plan::any_degrees(ranks);
-    } else {
-        for (const int degree : cost.degrees) {
-            if (degree <= ranks) {
-                problem.degrees.push_back(degree);
-            }
-        }
     }
-    problem.memory_budget_bytes = cost.budget;
-    problem.may_recompute = options.recompute.empty() ? cost.recompute : options.recompute == "yes";
+    if (!options.recompute.empty()) {
+        problem.may_recompute = options.recompute == "yes";
+    }
     return problem;
 }
 
 // Checks every plan of a file; PlanError at the first that breaks a promise.
-void check_file(const Options& options, const config::CostFile& cost) {
+void check_file(const Options& options, const CostChoice& choice) {
     std::ifstream file(options.check);
     if (!file) {
         throw DataError(fmt::format("{}: no such file, or it cannot be read", options.check));
     }
     std::string line;
+    std::string name;
     int plans = 0;
     for (int number = 1; std::getline(file, line); ++number) {
         if (line.empty()) {
@@ -93,17 +87,20 @@ void check_file(const Options& options, const config::CostFile& cost) {
         }
         try {
             const plan::PlanFile read = plan::from_json(line);
-            plan::Problem problem = problem_of(options, cost, read.ranks);
-            problem.topology.ranks_per_node = read.ranks_per_node;
+            Options here = options;
+            here.ranks_per_node = read.ranks_per_node;
+            plan::Problem problem = problem_of(here, choice, read.ranks);
             problem.sequences = read.sequences;
+            choice.weigh(problem, options.check);
             plan::check_problem(problem);
             plan::validate(problem, read.plan);
+            name = problem.cost->name();
         } catch (const PlanError& error) {
             throw PlanError(fmt::format("{}:{}: {}", options.check, number, error.what()));
         }
         ++plans;
     }
-    fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, cost.name);
+    fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, name);
 }
 
 PlanRecord planned(const plan::Problem& problem,
@@ -140,9 +137,9 @@ void print_report(const std::vector<PlanRecord>& records) {
 }
 
 void run(const Options& options) {
-    const config::CostFile cost = config::read_cost_file(options.cost);
+    const CostChoice choice(options.cost, options.model);
     if (!options.check.empty()) {
-        check_file(options, cost);
+        check_file(options, choice);
         return;
     }
     require_positive("--ranks", options.ranks);
@@ -151,7 +148,7 @@ void run(const Options& options) {
     require_positive("--batch-tokens", options.batch.batch_tokens);
     require_positive("--batches", options.batch.batches);
     require_positive("--max-tokens", options.batch.max_tokens);
-    plan::Problem problem = problem_of(options, cost, options.ranks.value());
+    plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;
     for (const std::string& planner : planners) {
@@ -162,6 +159,7 @@ void run(const Options& options) {
     const auto batches = plan_batches(options.batch);
     for (std::size_t batch = 0; batch < batches.size(); ++batch) {
         problem.sequences = batches[batch];
+        choice.weigh(problem, options.batch.lengths);
         const double bound = plan::lower_bounds(problem).best_seconds();
         for (const std::string& planner : planners) {
             records.push_back(
@@ -169,7 +167,7 @@ void run(const Options& options) {
             const PlanRecord& record = records.back();
             lines += plan::to_json(problem, record.plan,
                                    {.planner = planner,
-                                    .cost = cost.name,
+                                    .cost = std::string(problem.cost->name()),
                                     .batch = record.batch,
                                     .seed = options.batch.seed,
                                     .plan_seconds = record.plan_seconds}) +
@@ -213,9 +211,16 @@ void add_batch_options(CLI::App& command, Options& options) {
 }
 
 void add_plan_options(CLI::App& command, Options& options) {
-    command.add_option("--cost", options.cost, "Cost model, format dcp-cost-1")
+    command
+        .add_option("--cost", options.cost,
+                    "Cost model: constants (dcp-cost-1), a profile (dcp-profile-1)\n"
+                    "or a cluster (dcp-cluster-1, with --model)")
         ->type_name("FILE")
         ->required();
+    command
+        .add_option("--model", options.model,
+                    "The model that a cluster is to train: a configuration")
+        ->type_name("CONFIG");
     command.add_option("--ranks", options.ranks, "Ranks of the cluster")->type_name("N");
     command
         .add_option("--ranks-per-node", options.ranks_per_node,

@@ -37,7 +37,11 @@ struct ModelConfig {
     std::string init_from;  // a weights folder; empty: random from run.seed
     std::int64_t recompute_layers =
         0;  // the first so many layers keep only their input and compute the rest again
+    // transformer-2d: the text that every sequence attends to. Its `layers` are pairs of blocks.
+    std::int64_t text_tokens = 0;
+    std::int64_t text_width = 0;
 
+    bool has_two_dimensions() const { return kind == "transformer-2d"; }
     bool operator==(const ModelConfig&) const = default;
 };
 

@@ -9,6 +9,8 @@
 
 namespace dcp::config {
 
+inline constexpr const char* kCostFormat = "dcp-cost-1";
+
 struct CostFile {
     std::string name;
     std::string source;
@@ -37,5 +39,11 @@ CostFile read_cost_file(const std::string& path);
 
 // The same for YAML in memory; `file` is only what messages call it.
 CostFile parse_cost_file(const std::string& text, const std::string& file);
+
+// ConfigError where `what` ("cost file") cannot be read.
+std::string read_text_file(const std::string& path, const char* what);
+
+// What the key `format` of a YAML document says; ConfigError where there is none.
+std::string format_of(const std::string& text, const std::string& file);
 
 }  // namespace dcp::config

@@ -34,6 +34,35 @@ public:
                 "rope turns pairs, so it needs an even head_dim");
     }
 
+    // What belongs to the other kind of model must be as if nobody had written it.
+    void kind() {
+        const ModelConfig& m = config_.model;
+        const Config defaults;
+        const auto is_default = [&](const char* key) {
+            const auto print = find_key(key)->print;
+            return print(config_) == print(defaults);
+        };
+        if (!m.has_two_dimensions()) {
+            for (const char* key : {"model.text_tokens", "model.text_width"}) {
+                require(is_default(key), {key, "model.kind"}, "only transformer-2d has a text");
+            }
+            return;
+        }
+        for (const char* key :
+             {"model.vocab", "model.norm", "model.norm_eps", "model.activation", "model.positions",
+              "model.rope_theta", "model.causal", "model.tie_embeddings", "model.init_from"}) {
+            require(is_default(key), {key, "model.kind"},
+                    "transformer-2d has no choice there: leave it out");
+        }
+        require(
+            m.kv_heads == m.heads, {"model.kv_heads", "model.heads", "model.kind"},
+            "transformer-2d has as many key and value heads as heads: leave model.kv_heads out");
+        require(m.head_dim * m.heads == m.hidden, {"model.head_dim", "model.heads", "model.hidden"},
+                "the heads of transformer-2d are as wide together as model.hidden");
+        require((m.text_tokens == 0) == (m.text_width == 0),
+                {"model.text_tokens", "model.text_width"}, "give both, or neither for no text");
+    }
+
     void recompute() {
         ModelConfig& m = config_.model;
         const std::string& allowed = config_.planner.recompute;
@@ -143,6 +172,7 @@ private:
 void complete_and_check(Reading& reading, const std::string& file) {
     Rules rules(reading);
     rules.model();
+    rules.kind();
     rules.recompute();
     rules.data(file);
     rules.batch();

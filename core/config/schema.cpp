@@ -132,10 +132,11 @@ using R = RunConfig;
 
 std::vector<Key> model_keys() {
     return {
-        word("model.kind", model(&M::kind), {"transformer-1d"}, "kind of model",
-             " (transformer-2d is not part of this version)"),
+        word("model.kind", model(&M::kind), {"transformer-1d", "transformer-2d"},
+             "kind of model; transformer-2d can be planned for (`dcp plan --model`), not trained"),
         integer("model.hidden", model(&M::hidden), {1, kMaxWidth}, "width of the residual stream"),
-        integer("model.layers", model(&M::layers), {1, 10000}, "number of layers"),
+        integer("model.layers", model(&M::layers), {1, 10000},
+                "number of layers; transformer-2d: of pairs of a spatial and a temporal block"),
         integer("model.heads", model(&M::heads), {1, 65536}, "query heads"),
         integer("model.kv_heads", model(&M::kv_heads), {1, 65536},
                 "key and value heads; divides model.heads; default: model.heads"),
@@ -161,6 +162,10 @@ std::vector<Key> model_keys() {
                 "the first so many layers keep only their input and compute the rest again in the "
                 "backward pass: less memory, same result; default: 0, or model.layers with "
                 "planner.recompute: yes"),
+        integer("model.text_tokens", model(&M::text_tokens), {0, kMaxWidth},
+                "transformer-2d: tokens of the text that every sequence attends to"),
+        integer("model.text_width", model(&M::text_width), {0, kMaxWidth},
+                "transformer-2d: width of that text's embedding"),
     };
 }
 
@@ -182,8 +187,8 @@ std::vector<Key> data_and_batch_keys() {
                 "tokens of an iteration; give this or batch.sequences"),
         integer("batch.micro_batch_tokens", batch(&B::micro_batch_tokens), {1, kMaxTokens, true},
                 "most tokens that a rank holds of one micro-batch; longer sequences are shared by "
-                "several ranks; auto: data.max_tokens, or if that is less, the longest sequence "
-                "there is but not below 8192"),
+                "several ranks; auto: as memory allows, but not above data.max_tokens, nor above "
+                "the longest sequence there is and 8192"),
     };
 }
 
@@ -221,13 +226,12 @@ std::vector<Key> planner_keys() {
          "allowed sequence-parallel degrees, as far as there are ranks", false, read_degrees,
          [](const Config& config) { return config.planner.degrees; }},
         word("planner.recompute", planner(&P::recompute), {"auto", "yes", "no"},
-             "may layers recompute; auto: model.recompute_layers of them; yes: all; no: none"),
-        {"planner.cost", "\"\" (this version plans with a cost model of its own)",
-         "cost or profile file; empty: none", false,
-         [](const Value& value, Config&) {
-             return value.kind == Value::Kind::kScalar && value.text.empty();
-         },
-         [](const Config& config) { return print_text(config.planner.cost); }},
+             "may layers recompute; auto: as many as memory asks for, micro-batch by micro-batch, "
+             "but model.recompute_layers at least; yes: all; no: none"),
+        text(
+            "planner.cost", planner(&P::cost), "a file, or \"\"", true,
+            "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "
+            "measured when a run starts"),
     };
 }
 

@@ -29,7 +29,7 @@ public:
         : step_seconds_(kLongest * target_seconds / kSteps), tokens_(kSteps + 1, 0.0) {
         Load all;
         for (const std::int32_t sequence : short_ones) {
-            all += load_of(problem.sequences[static_cast<std::size_t>(sequence)].tokens);
+            all += load_of(problem.sequences[static_cast<std::size_t>(sequence)]);
         }
         total_tokens_ = static_cast<double>(all.tokens);
         for (const MicroCosts::Level& level : costs.levels(0)) {

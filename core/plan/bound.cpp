@@ -26,7 +26,7 @@ struct Demand {
 Demand demand_of(const WayFinder& ways, const Lengths& lengths) {
     Demand demand;
     for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
-        const double seconds = ways.least_seconds(lengths.tokens[i]);
+        const double seconds = ways.least_seconds(lengths.tokens[i], lengths.squared_tokens[i]);
         demand.tokens += lengths.counts[i] * lengths.tokens[i];
         demand.least_work += lengths.counts[i] * (seconds - ways.fixed_seconds());
         demand.longest_seconds = std::max(demand.longest_seconds, seconds);

@@ -25,10 +25,11 @@ double target_seconds(const Problem& problem,
                       std::size_t num_groups) {
     double work = 0;  // all seconds but the fixed ones
     for (const Sequence& sequence : problem.sequences) {
-        const StepCost alone = cost_of(problem, load_of(sequence.tokens), degree, recompute_layers);
+        const StepCost alone = cost_of(problem, load_of(sequence), degree, recompute_layers);
         work += alone.seconds() - alone.fixed_seconds;
     }
-    const StepCost longest = cost_of(problem, load_of(problem.longest()), degree, recompute_layers);
+    const StepCost longest =
+        cost_of(problem, load_like(problem, problem.longest()), degree, recompute_layers);
     return std::min(longest.seconds(),
                     longest.fixed_seconds + work / static_cast<double>(num_groups));
 }
@@ -42,7 +43,7 @@ struct Limits {
 // Most sequences of one class in a micro-batch, each counted as if it were as long as its class
 // (and the run) allows: a bucket has one batch size, whatever comes.
 std::size_t batch_size(const Problem& problem, std::int64_t class_tokens, const Limits& limits) {
-    const Load one = load_of(class_tokens);
+    const Load one = load_like(problem, class_tokens);
     const auto is_small_enough = [&](std::size_t count) {
         const Load load{one.tokens * static_cast<std::int64_t>(count),
                         one.squared_tokens * static_cast<double>(count)};

@@ -77,7 +77,7 @@ std::vector<Gang> Constructor::gangs(double target_seconds,
                                      std::vector<std::int32_t>& short_ones) const {
     std::vector<Gang> made;
     for (const std::int32_t sequence : longest_first_) {
-        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
         if (is_solo(load, target_seconds, habits)) {
             short_ones.push_back(sequence);
             continue;
@@ -112,7 +112,7 @@ void Constructor::fill_gangs(std::vector<Gang>& gangs,
                              double target_seconds) const {
     std::vector<std::int32_t> left;
     for (const std::int32_t sequence : short_ones) {
-        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
         const MicroCosts::Level& single = *costs_.level(0, load.tokens);
         const double share =
             static_cast<double>(load.tokens) / static_cast<double>(single.most_tokens);
@@ -154,7 +154,7 @@ void Constructor::spread(Draft& draft,
     }
     const MicroCosts::Level& level = *costs_.level(0, 1);
     const auto work_of = [&](std::int32_t sequence) {
-        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
         return costs_.seconds(0, load) - level.fixed_seconds;
     };
     double work = 0;
@@ -192,7 +192,7 @@ void Constructor::spread(Draft& draft,
         queue.emplace(left(rank) - level.fixed_seconds, -rank);
     }
     for (const std::int32_t sequence : short_ones) {
-        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
         const int rank = -queue.top().second;
         queue.pop();
         std::vector<std::size_t>& bins = own[static_cast<std::size_t>(rank)];
@@ -224,7 +224,7 @@ std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
     std::vector<Gang> made;
     std::multimap<std::int64_t, std::size_t> by_room;
     for (const std::int32_t sequence : sequences) {
-        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
         auto chosen = by_room.end();
         int tries = 0;
         for (auto place = by_room.lower_bound(load.tokens);

@@ -43,8 +43,8 @@ void Draft::reload(Bin& bin, const Load& load) {
 
 void Draft::add(std::size_t bin, std::int32_t sequence) {
     bins_[bin].sequences.push_back(sequence);
-    reload(bins_[bin], bins_[bin].load +
-                           load_of(problem_->sequences[static_cast<std::size_t>(sequence)].tokens));
+    reload(bins_[bin],
+           bins_[bin].load + load_of(problem_->sequences[static_cast<std::size_t>(sequence)]));
 }
 
 std::int32_t Draft::take(std::size_t bin, std::size_t position) {
@@ -52,8 +52,8 @@ std::int32_t Draft::take(std::size_t bin, std::size_t position) {
     const std::int32_t sequence = sequences[position];
     sequences[position] = sequences.back();
     sequences.pop_back();
-    reload(bins_[bin], bins_[bin].load -
-                           load_of(problem_->sequences[static_cast<std::size_t>(sequence)].tokens));
+    reload(bins_[bin],
+           bins_[bin].load - load_of(problem_->sequences[static_cast<std::size_t>(sequence)]));
     return sequence;
 }
 

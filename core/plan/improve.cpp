@@ -210,7 +210,7 @@ private:
     }
 
     Load load_of_sequence(std::int32_t sequence) const {
-        return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)].tokens);
+        return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)]);
     }
 
     static constexpr double kBinMoves = 0.25;

@@ -110,28 +110,35 @@ Step step_from_json(const Json& object) {
 std::string to_json(const Problem& problem, const Plan& plan, const PlanLabel& label) {
     const Statistics numbers = statistics(problem, plan);
     std::vector<std::int64_t> lengths;
+    std::vector<std::int64_t> frames;
     lengths.reserve(problem.sequences.size());
+    bool has_frames = false;
     for (const Sequence& sequence : problem.sequences) {
         lengths.push_back(sequence.tokens);
+        frames.push_back(sequence.frames);
+        has_frames = has_frames || sequence.frames > 0;
     }
     Json steps = Json::array();
     for (const Step& step : plan.steps) {
         steps.push_back(step_to_json(step));
     }
-    const Json document = {{"format", kFormat},
-                           {"planner", label.planner},
-                           {"ranks", problem.topology.ranks},
-                           {"ranks_per_node", problem.topology.ranks_per_node},
-                           {"cost", label.cost},
-                           {"batch", label.batch},
-                           {"seed", label.seed},
-                           {"sequences", lengths},
-                           {"steps", steps},
-                           {"makespan_seconds", plan.makespan_seconds},
-                           {"lower_bound_seconds", plan.lower_bound_seconds},
-                           {"imbalance_ratio", numbers.imbalance_ratio},
-                           {"tokens_per_second", numbers.tokens_per_second},
-                           {"plan_seconds", label.plan_seconds}};
+    Json document = {{"format", kFormat},
+                     {"planner", label.planner},
+                     {"ranks", problem.topology.ranks},
+                     {"ranks_per_node", problem.topology.ranks_per_node},
+                     {"cost", label.cost},
+                     {"batch", label.batch},
+                     {"seed", label.seed},
+                     {"sequences", lengths},
+                     {"steps", steps},
+                     {"makespan_seconds", plan.makespan_seconds},
+                     {"lower_bound_seconds", plan.lower_bound_seconds},
+                     {"imbalance_ratio", numbers.imbalance_ratio},
+                     {"tokens_per_second", numbers.tokens_per_second},
+                     {"plan_seconds", label.plan_seconds}};
+    if (has_frames) {
+        document["frames"] = frames;
+    }
     return document.dump();
 }
 
@@ -155,6 +162,15 @@ PlanFile from_json(std::string_view line) {
     for (const Json& tokens : list_member(document, "sequences")) {
         file.sequences.push_back({.id = static_cast<std::int64_t>(file.sequences.size()),
                                   .tokens = whole<std::int64_t>(tokens, "sequences")});
+    }
+    if (document.contains("frames")) {
+        const Json& frames = list_member(document, "frames");
+        if (frames.size() != file.sequences.size()) {
+            refuse("frames", "as long as 'sequences'");
+        }
+        for (std::size_t i = 0; i < frames.size(); ++i) {
+            file.sequences[i].frames = whole<std::int64_t>(frames[i], "frames");
+        }
     }
     for (const Json& step : list_member(document, "steps")) {
         file.plan.steps.push_back(step_from_json(step));

@@ -19,7 +19,8 @@ struct PlanLabel {
     double plan_seconds = 0;  // how long planning took
 };
 
-// Every key of the format, and `strategy` (ulysses, ring) of each step; without a newline.
+// Every key of the format, `strategy` (ulysses, ring) of each step, and `frames` of each sequence
+// where sequences have two dimensions; without a newline.
 std::string to_json(const Problem& problem, const Plan& plan, const PlanLabel& label);
 
 // A line read back: all that the file knows of the problem.

@@ -7,17 +7,19 @@ namespace dcp::plan {
 
 namespace {
 
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 50;
-
-// Exactly what fits() says, found from the coefficients.
-std::int64_t tokens_held(const Problem& problem, const LinearCost& line, int degree, int depth) {
+// Most tokens of this piece that fit, `least` or fewer where none of them does. Exactly what fits()
+// says, found from the coefficients.
+std::int64_t tokens_held(
+    const Problem& problem, const CostPiece& piece, std::int64_t least, int degree, int depth) {
+    const LinearCost& line = piece.line;
     const double room = problem.memory_budget_bytes - line.static_bytes;
     if (room < 0) {
         return 0;
     }
-    const double tokens = line.token_bytes > 0 ? room / line.token_bytes : kMostTokens;
-    auto held = static_cast<std::int64_t>(std::min<double>(tokens, kMostTokens));
-    while (held > 0 && !fits(problem, Load{held, 0}, degree, depth)) {
+    const auto most = static_cast<double>(piece.most_tokens);
+    const double tokens = line.token_bytes > 0 ? room / line.token_bytes : most;
+    auto held = static_cast<std::int64_t>(std::min(tokens, most));
+    while (held > least && !fits(problem, Load{held, 0}, degree, depth)) {
         --held;
     }
     return held;
@@ -29,14 +31,16 @@ MicroCosts::MicroCosts(const Problem& problem) : degrees_(problem.degrees) {
     for (const int degree : degrees_) {
         std::vector<Level> levels;
         for (int depth = 0; depth <= problem.max_recompute_layers(); ++depth) {
-            const LinearCost line = problem.cost->linear(degree, depth);
-            const std::int64_t held = tokens_held(problem, line, degree, depth);
-            if (held > (levels.empty() ? 0 : levels.back().most_tokens)) {
-                levels.push_back({.depth = depth,
-                                  .most_tokens = held,
-                                  .fixed_seconds = line.fixed_seconds,
-                                  .token_seconds = line.token_seconds,
-                                  .squared_seconds = line.squared_token_seconds});
+            for (const CostPiece& piece : problem.cost->pieces(degree, depth)) {
+                const std::int64_t before = levels.empty() ? 0 : levels.back().most_tokens;
+                const std::int64_t held = tokens_held(problem, piece, before, degree, depth);
+                if (held > before) {
+                    levels.push_back({.depth = depth,
+                                      .most_tokens = held,
+                                      .fixed_seconds = piece.line.fixed_seconds,
+                                      .token_seconds = piece.line.token_seconds,
+                                      .squared_seconds = piece.line.squared_token_seconds});
+                }
             }
         }
         levels_.push_back(std::move(levels));

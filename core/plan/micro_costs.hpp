@@ -12,8 +12,8 @@ namespace dcp::plan {
 
 class MicroCosts {
 public:
-    // The depths of a degree, shallow first: each holds more tokens than the one before. A
-    // micro-batch recomputes as little as its tokens allow.
+    // The depths of a degree, shallow first, and the pieces of a depth: each holds more tokens than
+    // the one before. A micro-batch recomputes as little as its tokens allow.
     struct Level {
         int depth = 0;
         std::int64_t most_tokens = 0;

@@ -46,7 +46,7 @@ std::vector<Pack> packs(const Problem& problem, std::int64_t budget_tokens) {
             made.emplace_back();
         }
         made[pack].sequences.push_back(sequence);
-        made[pack].load += load_of(tokens);
+        made[pack].load += load_of(problem.sequences[static_cast<std::size_t>(sequence)]);
         by_room.emplace(room - tokens, pack);
     }
     return made;

@@ -105,7 +105,7 @@ private:
     // By rank-seconds a sequence, of those within `limit` seconds; the fastest where none is.
     Shape best_shape(std::int64_t tokens, std::size_t count, double limit) const {
         Shape best;
-        const Load one = load_of(tokens);
+        const Load one = load_like(problem_, tokens);
         for (const int degree : degrees_) {
             for (std::size_t size = 1; size <= std::bit_ceil(count); size *= 2) {
                 const Load load{one.tokens * static_cast<std::int64_t>(size),

@@ -13,8 +13,10 @@
 namespace dcp::plan {
 
 struct Sequence {
-    std::int64_t id = 0;      // position in the data set
-    std::int64_t tokens = 0;  // at least 1
+    std::int64_t id = 0;        // position in the data set
+    std::int64_t tokens = 0;    // at least 1
+    std::int64_t frames = 0;    // of a sequence of two dimensions, a divisor of `tokens`; 0: of one
+    double squared_tokens = 0;  // as its cost model counts them (weigh()); 0: tokens * tokens
 };
 
 struct Step {                             // one micro-batch on one group

@@ -16,7 +16,8 @@ struct Slot {
 };
 
 struct Lengths {
-    std::vector<double> tokens;  // rising
+    std::vector<double> tokens;          // rising
+    std::vector<double> squared_tokens;  // of one sequence
     std::vector<double> counts;
 };
 
@@ -46,12 +47,12 @@ public:
     // Tokens of a rank's micro-batch at most, whatever the depth.
     double most_rank_tokens() const;
     // Least seconds of this length alone on any group that holds it; infinity: none does.
-    double least_seconds(double tokens) const;
+    double least_seconds(double tokens, double squared_tokens) const;
 
     PriceTable table(double makespan, const std::vector<Slot>& slots, const Lengths& lengths) const;
 
 private:
-    struct Option {  // one degree at one depth
+    struct Option {  // one degree at one depth, in one piece of its cost
         double degree = 1;
         double extra_seconds = 0;  // latency: what it costs beyond fixed_seconds_
         double token_seconds = 0;  // on every rank
@@ -66,9 +67,8 @@ private:
     };
     // Least work of each length at a depth in a micro-batch of at most `room` seconds; infinity
     // where there is none.
-    std::vector<double> least_work(const Depth& depth,
-                                   double room,
-                                   const std::vector<double>& tokens) const;
+    std::vector<double> least_work(const Depth& depth, double room, const Lengths& lengths) const;
+    void add_options(Depth& depth, const Problem& problem, int degree, int layers) const;
 
     double fixed_seconds_ = 0;
     std::vector<Depth> depths_;

@@ -68,12 +68,12 @@ std::string remedy(const Problem& problem, const Sequence& sequence, const Need&
     Problem wider = problem;
     wider.may_recompute = true;
     if (!problem.may_recompute &&
-        least_need(wider, load_of(sequence.tokens)).bytes <= problem.memory_budget_bytes) {
+        least_need(wider, load_of(sequence)).bytes <= problem.memory_budget_bytes) {
         text += ", or recomputation allowed";
     }
     wider = problem;
     wider.degrees = any_degrees(problem.topology.ranks);
-    if (least_need(wider, load_of(sequence.tokens)).bytes <= problem.memory_budget_bytes) {
+    if (least_need(wider, load_of(sequence)).bytes <= problem.memory_budget_bytes) {
         text += ", or higher SP degrees allowed";
     }
     return text;
@@ -130,6 +130,12 @@ void check_problem(const Problem& problem) {
         const std::int64_t tokens = problem.sequences[i].tokens;
         require(tokens >= 1 && tokens <= kMaxTokens,
                 fmt::format("sequence {} has {} tokens", i, tokens));
+        const std::int64_t frames = problem.sequences[i].frames;
+        require(
+            frames >= 0 && (frames == 0 || tokens % frames == 0),
+            fmt::format("sequence {}: its {} tokens are not {} equal frames", i, tokens, frames));
+        require(frames == 0 || problem.sequences[i].squared_tokens > 0,
+                fmt::format("sequence {} has two dimensions but was not weighed", i));
     }
     require(std::isfinite(problem.memory_budget_bytes) && problem.memory_budget_bytes > 0,
             "the memory budget must be positive");
@@ -138,9 +144,26 @@ void check_problem(const Problem& problem) {
 Load load_of(const Problem& problem, const std::vector<std::int32_t>& sequences) {
     Load load;
     for (const std::int32_t sequence : sequences) {
-        load += load_of(problem.sequences[static_cast<std::size_t>(sequence)].tokens);
+        load += load_of(problem.sequences[static_cast<std::size_t>(sequence)]);
     }
     return load;
+}
+
+void weigh(Problem& problem) {
+    for (Sequence& sequence : problem.sequences) {
+        sequence.squared_tokens = problem.cost->squared_tokens(sequence);
+    }
+}
+
+Load load_like(const Problem& problem, std::int64_t tokens) {
+    double dearest = 0;  // squared tokens a token
+    for (const Sequence& sequence : problem.sequences) {
+        if (sequence.frames > 0) {
+            dearest =
+                std::max(dearest, sequence.squared_tokens / static_cast<double>(sequence.tokens));
+        }
+    }
+    return dearest > 0 ? Load{tokens, dearest * static_cast<double>(tokens)} : load_of(tokens);
 }
 
 StepCost cost_of(const Problem& problem, const Load& load, int degree, int recompute_layers) {
@@ -171,7 +194,7 @@ void require_all_fit(const Problem& problem) {
         return;
     }
     const auto require_fit = [&](const Sequence& sequence, const std::string& who) {
-        const Need need = least_need(problem, load_of(sequence.tokens));
+        const Need need = least_need(problem, load_of(sequence));
         if (need.bytes <= problem.memory_budget_bytes) {
             return;
         }

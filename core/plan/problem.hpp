@@ -35,7 +35,15 @@ std::vector<int> power_of_two_degrees(int ranks);
 // without tokens, ...
 void check_problem(const Problem& problem);
 
+// Lets the cost model count the squared tokens of every sequence. Needed after the sequences or the
+// cost model have changed, where sequences have two dimensions.
+void weigh(Problem& problem);
+
 Load load_of(const Problem& problem, const std::vector<std::int32_t>& sequences);
+
+// Of a sequence with so many tokens, one as dear a token as the dearest of the problem where
+// those have two dimensions.
+Load load_like(const Problem& problem, std::int64_t tokens);
 
 // Cost on ranks of speed 1, with the strategy a planner prefers.
 StepCost cost_of(const Problem& problem, const Load& load, int degree, int recompute_layers);

@@ -18,6 +18,8 @@ struct Strategy {
 struct Heads {
     int query = 0;
     int key_value = 0;  // may be fewer than the Ulysses degree: they are replicated then
+
+    bool operator==(const Heads&) const = default;
 };
 
 // The Ulysses degree divides the query heads; that is the only condition.

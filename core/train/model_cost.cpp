@@ -86,24 +86,25 @@ plan::StepCost ModelCost::cost(const plan::Load& load,
     const int degree = strategy.degree();
     const int layers = depth(recompute_layers);
     const auto tokens = static_cast<double>(load.tokens);
+    const DepthBytes& bytes = rates_.bytes_of(layers);
     return {.fixed_seconds = rates_.step_seconds,
             .compute_seconds = (token_seconds(layers) * tokens +
                                 squared_token_seconds(layers) * load.squared_tokens) /
                                static_cast<double>(degree),
             .communication_seconds = exchange_fixed_seconds(degree, layers) +
                                      exchange_token_seconds(degree, layers) * tokens,
-            .peak_bytes = rates_.static_bytes +
-                          rates_.bytes_per_token * tokens / static_cast<double>(degree)};
+            .peak_bytes = bytes.fixed + bytes.per_token * tokens / static_cast<double>(degree)};
 }
 
 plan::LinearCost ModelCost::linear(int degree, int recompute_layers) const {
     const auto ranks = static_cast<double>(degree);
     const int layers = depth(recompute_layers);
+    const DepthBytes& bytes = rates_.bytes_of(layers);
     return {.fixed_seconds = rates_.step_seconds + exchange_fixed_seconds(degree, layers),
             .token_seconds = token_seconds(layers) / ranks + exchange_token_seconds(degree, layers),
             .squared_token_seconds = squared_token_seconds(layers) / ranks,
-            .static_bytes = rates_.static_bytes,
-            .token_bytes = rates_.bytes_per_token / ranks};
+            .static_bytes = bytes.fixed,
+            .token_bytes = bytes.per_token / ranks};
 }
 
 }  // namespace dcp::train

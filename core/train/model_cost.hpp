@@ -18,14 +18,23 @@ struct ExchangeRate {
     double bytes_per_second = 2e9;  // that each rank sends
 };
 
+// What a rank needs for tokens of its own: fixed + per_token * tokens.
+struct DepthBytes {
+    double fixed = 0;      // held whatever a step does
+    double per_token = 1;  // of the rank's share
+};
+
 struct ModelRates {
     double step_seconds = 1e-3;  // a micro-batch of next to nothing
     double product_flops_per_second = 1e11;
     double attention_flops_per_second = 1e11;
     std::vector<ExchangeRate> exchanges;  // by rising degree; others are taken from the nearest
-    double static_bytes = 0;              // held whatever a step does
-    double bytes_per_token = 1;           // of a rank's share
+    std::vector<DepthBytes> bytes;        // by the number of layers that recompute, from 0
     double bytes_per_element = 4;         // of an activation
+
+    const DepthBytes& bytes_of(int recompute_layers) const {
+        return bytes.at(static_cast<std::size_t>(recompute_layers));
+    }
 };
 
 // Floating-point operations of forward and backward, counted as in Transformer::training_flops and

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <span>
 
 #include <fmt/format.h>
@@ -52,22 +53,18 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
     : config_(config),
       world_(world),
       limits_(limits),
-      cost_(std::make_shared<ModelCost>(config.model, limits.rates)),
-      degrees_(allowed_degrees(config, world.size())) {
-    const int most = degrees_.back();
-    if (limits.longest_tokens > limits.rank_tokens * most) {
-        throw ConfigError(fmt::format(
-            "the longest sequence has {} tokens, but {} rank{} of {} tokens each "
-            "(batch.micro_batch_tokens) hold "
-            "{}: raise batch.micro_batch_tokens, lower data.max_tokens, or start more ranks",
-            limits.longest_tokens, most, most == 1 ? "" : "s", limits.rank_tokens,
-            most * limits.rank_tokens));
+      cost_{.model = std::make_shared<ModelCost>(config.model, limits.rates),
+            .degrees = allowed_degrees(config, world.size()),
+            .speeds = {}} {
+    if (!config.planner.cost.empty()) {
+        cost_ = training_cost(config, limits.rates, limits.rank_tokens, limits.deepest,
+                              cost_.degrees, world.size(), ranks_per_node(world.topology));
     }
 }
 
 void PlanSource::set_rates(const ModelRates& rates) {
     limits_.rates = rates;
-    cost_ = std::make_shared<ModelCost>(config_.model, rates);
+    cost_.model = std::make_shared<ModelCost>(config_.model, rates);
 }
 
 PlanSource::~PlanSource() {
@@ -81,16 +78,15 @@ plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
     for (std::size_t index = 0; index < batch.sequences.size(); ++index) {
         problem.sequences.push_back({.id = batch.sequences[index], .tokens = batch.lengths[index]});
     }
-    problem.cost = cost_;
-    problem.topology = {
-        .ranks = world_.size(), .ranks_per_node = ranks_per_node(world_.topology), .speeds = {}};
-    problem.degrees = degrees_;
+    problem.cost = cost_.model;
+    problem.topology = {.ranks = world_.size(),
+                        .ranks_per_node = ranks_per_node(world_.topology),
+                        .speeds = cost_.speeds};
+    problem.degrees = cost_.degrees;
     problem.heads = {.query = static_cast<int>(config_.model.heads),
                      .key_value = static_cast<int>(config_.model.kv_heads)};
-    problem.memory_budget_bytes =
-        limits_.rates.static_bytes +
-        limits_.rates.bytes_per_token * static_cast<double>(limits_.rank_tokens);
-    problem.may_recompute = config_.planner.name == "random" && config_.planner.recompute == "auto";
+    problem.memory_budget_bytes = static_cast<double>(limits_.budget_bytes);
+    problem.may_recompute = limits_.deepest > limits_.shallowest;
     problem.longest_tokens = limits_.longest_tokens;
     return problem;
 }
@@ -105,6 +101,27 @@ plan::Plan PlanSource::pack_here(const GlobalBatch& batch) const {
         plan.steps.push_back(std::move(step));
     }
     return plan;
+}
+
+// A rank alone recomputes as few layers as its memory allows; a planner has decided for several.
+// What planners count with is never below the truth; this is the truth.
+void PlanSource::finish(const GlobalBatch& batch, plan::Plan& plan) const {
+    const StepMemory& memory = *limits_.memory;
+    for (plan::Step& step : plan.steps) {
+        std::int64_t tokens = 0;
+        for (const std::int32_t index : step.sequences) {
+            tokens += batch.lengths[static_cast<std::size_t>(index)];
+        }
+        const std::int64_t share = (tokens + step.degree() - 1) / step.degree();
+        step.recompute_layers = std::max(step.recompute_layers, limits_.shallowest);
+        while (world_.size() == 1 && step.recompute_layers < limits_.deepest &&
+               memory.peak_bytes(share, step.strategy, step.recompute_layers) >
+                   limits_.budget_bytes) {
+            ++step.recompute_layers;
+        }
+        step.peak_bytes =
+            static_cast<double>(memory.peak_bytes(share, step.strategy, step.recompute_layers));
+    }
 }
 
 PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& batch) const {
@@ -127,13 +144,24 @@ PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& 
     if (planned.plan.lower_bound_seconds == 0 && world_.size() > 1) {
         planned.plan.lower_bound_seconds = plan::lower_bounds(problem(batch)).best_seconds();
     }
-    if (!is_random) {
-        for (plan::Step& step : planned.plan.steps) {
-            step.recompute_layers = static_cast<int>(config_.model.recompute_layers);
-        }
-    }
+    finish(batch, planned.plan);
+    const plan::Problem weighed = problem(batch);
+    planned.guesses =
+        std::count_if(planned.plan.steps.begin(), planned.plan.steps.end(), [&](const auto& step) {
+            return !cost_.model->covers(plan::load_of(weighed, step.sequences), step.strategy);
+        });
     planned.seconds = seconds_since(start);
     return planned;
+}
+
+void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned) {
+    if (world_.size() > 1 && planned.guesses > 0 && !has_warned_) {
+        has_warned_ = true;
+        fmt::print(stderr,
+                   "dcp: warning: iteration {}: {} of {} micro-batches lie outside of what {} "
+                   "measured; their costs are careful guesses (said once)\n",
+                   iteration, planned.guesses, planned.plan.steps.size(), config_.planner.cost);
+    }
 }
 
 plan::Plan PlanSource::take(Queue& queue,
@@ -152,6 +180,7 @@ plan::Plan PlanSource::take(Queue& queue,
         }
     });
     if (world_.is_first()) {
+        warn_of_guesses(iteration, planned);
         plan_seconds_ = planned.seconds;
         exposed_seconds_ = seconds_since(start);
         if (world_.size() > 1) {

@@ -11,7 +11,9 @@
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/planner.hpp"
+#include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
+#include "core/train/step_memory.hpp"
 #include "core/train/world.hpp"
 
 namespace dcp::train {
@@ -25,6 +27,10 @@ struct GlobalBatch {
 struct PlanLimits {
     std::int64_t rank_tokens = 0;     // a rank's share of a micro-batch holds at most so many
     std::int64_t longest_tokens = 0;  // of all sequences of the run
+    std::int64_t budget_bytes = 0;    // of a rank
+    int shallowest = 0;               // every step recomputes at least so many layers,
+    int deepest = 0;                  // and at most so many
+    const StepMemory* memory = nullptr;
     ModelRates rates;
 };
 
@@ -60,19 +66,22 @@ private:
     struct Planned {
         plan::Plan plan;
         double seconds = 0;
+        std::int64_t guesses = 0;  // steps outside of what a profile measured
     };
     plan::Problem problem(const GlobalBatch& batch) const;
     Planned make(std::int64_t iteration, const GlobalBatch& batch) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
+    void finish(const GlobalBatch& batch, plan::Plan& plan) const;
+    void warn_of_guesses(std::int64_t iteration, const Planned& planned);
 
     config::Config config_;
     const World& world_;
     PlanLimits limits_;
-    std::shared_ptr<const plan::CostModel> cost_;
-    std::vector<int> degrees_;
+    TrainingCost cost_;
     std::future<Planned> ahead_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;
+    bool has_warned_ = false;
 };
 
 }  // namespace dcp::train

@@ -50,7 +50,10 @@ RatesProbe::RatesProbe(const config::ModelConfig& config,
       groups_(groups),
       model_(model) {}
 
-ModelRates RatesProbe::measure(std::int64_t max_tokens, ModelRates rates) {
+ModelRates RatesProbe::measure(std::int64_t max_tokens,
+                               std::int64_t recompute_layers,
+                               ModelRates rates) {
+    recompute_layers_ = recompute_layers;
     measure_products(max_tokens, rates);
     rates.exchanges.clear();
     for (int degree = 2; degree <= world_.size(); degree *= 2) {
@@ -85,8 +88,7 @@ double RatesProbe::step_seconds(std::int64_t num_sequences, std::int64_t tokens)
     const Tensor loss_T =
         arena_.allocate("losses", MemoryCategory::kActivations, DType::kFloat32, {T});
     const double seconds = median_seconds([&] {
-        model_.train_micro_batch(queue_, arena_, batch, attention_, config_.recompute_layers,
-                                 loss_T);
+        model_.train_micro_batch(queue_, arena_, batch, attention_, recompute_layers_, loss_T);
         queue_.synchronize();
     });
     return mean_of_all(queue_, *world_.all, seconds);
@@ -110,8 +112,8 @@ void RatesProbe::measure_products(std::int64_t max_tokens, ModelRates& rates) {
     const double cut = step_seconds(pieces, tokens / pieces);
     const ModelFlops flops(config_);
     const auto T = static_cast<double>(tokens);
-    const double product_flops = flops.token(config_.recompute_layers) * T;
-    const double whole_flops = flops.squared_token(config_.recompute_layers) * T * T;
+    const double product_flops = flops.token(recompute_layers_) * T;
+    const double whole_flops = flops.squared_token(recompute_layers_) * T * T;
     const double more_flops = whole_flops * (1 - 1 / static_cast<double>(pieces));
     // What attention costs shows in the difference of the two. Where that is too small to be told
     // from noise, an operation of attention counts as much as one of the products, ten times as

@@ -26,8 +26,8 @@ public:
                model::Transformer& model);
 
     // Collective. Fills in seconds and rates; what it knows of bytes is kept. max_tokens: the
-    // largest micro-batch to try, which must fit the arena.
-    ModelRates measure(std::int64_t max_tokens, ModelRates rates);
+    // largest micro-batch to try, which must fit the arena with so many layers recomputed.
+    ModelRates measure(std::int64_t max_tokens, std::int64_t recompute_layers, ModelRates rates);
 
 private:
     double step_seconds(std::int64_t num_sequences, std::int64_t tokens);
@@ -42,6 +42,7 @@ private:
     comm::GroupCache& groups_;
     model::Transformer& model_;
     model::LocalAttention attention_;
+    std::int64_t recompute_layers_ = 0;
 };
 
 }  // namespace dcp::train

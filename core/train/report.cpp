@@ -80,6 +80,7 @@ void IterationReport::read_plan(const plan::Plan& made) {
     micro_batches = static_cast<std::int64_t>(made.steps.size());
     for (const plan::Step& step : made.steps) {
         ++steps_by_degree[step.degree()];
+        recomputing_steps += step.recompute_layers > 0 ? 1 : 0;
         predicted_peak_bytes = std::max(predicted_peak_bytes, step.peak_bytes);
     }
 }
@@ -100,6 +101,7 @@ std::string to_json(const IterationReport& report, const Arena& arena, bool with
     object["tokens"] = report.tokens;
     object["sequences"] = report.sequences.size();
     object["micro_batches"] = report.micro_batches;
+    object["recomputing_micro_batches"] = report.recomputing_steps;
     object["planner"] = report.planner;
     object["peak_bytes"] = report.peak_bytes;  // whole numbers stay whole
     object["sent_bytes"] = report.sent_bytes;

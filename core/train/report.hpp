@@ -35,6 +35,7 @@ struct IterationReport {
     std::int64_t tokens = 0;
     std::int64_t micro_batches = 0;      // steps of the plan, over all ranks
     std::map<int, int> steps_by_degree;  // SP degree -> steps
+    std::int64_t recomputing_steps = 0;  // with at least one layer that recomputes
     std::string planner;
     int num_ranks = 1;
     std::vector<std::int64_t> sequences;  // ids, in the order drawn

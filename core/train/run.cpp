@@ -261,11 +261,22 @@ private:
     int stopped_by_ = 0;  // the signal, on all ranks alike
 };
 
+// Ranks whose machines have different memory plan with the least.
+config::Config with_common_budget(config::Config config, const World& world, Queue& control) {
+    if (config.memory.budget == config::kAutomatic) {
+        std::int64_t negative = -default_host_budget_bytes() / world.ranks_on_node;
+        comm::all_reduce_values(control, *world.all, std::span(&negative, 1), comm::ReduceOp::kMax);
+        config.memory.budget = -negative;
+    }
+    return config;
+}
+
 }  // namespace
 
-void run_training(const config::Config& config, const World& world, const TrainOptions& options) {
+void run_training(const config::Config& asked, const World& world, const TrainOptions& options) {
     Queue control =
         Queue::cpu(1);  // for what ranks tell each other before they have one of their own
+    const config::Config config = with_common_budget(asked, world, control);
     std::unique_ptr<Trainer> trainer;
     Outputs outputs;
     run_on_all(control, world, [&] {  // first: a port that is taken should not cost time
@@ -273,7 +284,14 @@ void run_training(const config::Config& config, const World& world, const TrainO
             outputs.prometheus.emplace(config, world.size());
         }
     });
-    run_on_all(control, world, [&] { trainer = std::make_unique<Trainer>(config, world); });
+    run_on_all(control, world, [&] {
+        if (config.model.has_two_dimensions()) {
+            throw UnsupportedError(
+                "model.kind is transformer-2d: this version plans for it (`dcp plan --model`) but "
+                "cannot train it; train a transformer-1d");
+        }
+        trainer = std::make_unique<Trainer>(config, world);
+    });
     trainer->check_ranks_agree();
     if (config.run.iterations > 0) {
         trainer->measure_costs();

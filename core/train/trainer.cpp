@@ -13,9 +13,8 @@
 #include "comm/control.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
+#include "core/config/cost_file.hpp"
 #include "core/config/reader.hpp"
-#include "core/model/sharded_attention.hpp"
-#include "core/plan/strategy.hpp"
 #include "core/train/byte_frequency.hpp"
 #include "core/train/rates_probe.hpp"
 #include "core/train/weights.hpp"
@@ -48,12 +47,6 @@ std::string hash_of_sample(const data::SequenceTable& table) {
         hashes += fmt::format("{:x} ", comm::hash_bytes(std::as_bytes(std::span(targets))));
     }
     return hashes;
-}
-
-// A micro-batch and the losses of its tokens, whatever is done with them.
-std::int64_t loaded_bytes(std::int64_t T) {
-    return BatchLoader::bytes(T) + Arena::padded_bytes(DType::kFloat32, {T}) +
-           2 * Arena::kAlignmentBytes;
 }
 
 }  // namespace
@@ -136,9 +129,6 @@ void Trainer::make_model() {
     model_->prepare(queue_);
     optimizer_ =
         std::make_unique<Optimizer>(config_.optimizer, model_->layout(), world_, queue_, arena_);
-    evaluator_ =
-        std::make_unique<Evaluator>(*model_, validation_table_ ? *validation_table_ : *table_,
-                                    std::max(micro_batch_tokens_, longest));
     // Held before the memory is checked, as it is never given back.
     constexpr int kMaxGroupsPerRank = 32;
     groups_ = std::make_unique<comm::GroupCache>(*world_.groups, *world_.all, *world_.self,
@@ -165,90 +155,115 @@ void Trainer::fail_model_too_large() const {
         format_count(model::count_parameters(config_.model)), format_bytes(arena_.budget_bytes())));
 }
 
-// The highest point of a step with T tokens here, above what is held, whatever group shares it.
-std::int64_t Trainer::step_bytes(std::int64_t T) const {
-    // A plan of `random` has its own depths.
-    const bool any_depth = config_.planner.name == "random" && config_.planner.recompute == "auto";
-    const std::int64_t depth = any_depth ? 0 : config_.model.recompute_layers;
-    std::int64_t most = model_->training_bytes(queue_, local_attention_, T, depth);
-    const plan::Heads heads{.query = static_cast<int>(config_.model.heads),
-                            .key_value = static_cast<int>(config_.model.kv_heads)};
-    for (const int degree : allowed_degrees(config_, world_.size())) {
-        for (const plan::Strategy& strategy : plan::possible_strategies(degree, heads)) {
-            if (degree > 1) {
-                const model::LargestShard shard(strategy.ulysses, strategy.ring);
-                most = std::max(most, model_->training_bytes(queue_, shard, T, depth));
-            }
-        }
-    }
-    return loaded_bytes(T) + most;
+int Trainer::deepest() const {
+    return static_cast<int>(config_.planner.recompute == "auto" ? config_.model.layers
+                                                                : config_.model.recompute_layers);
 }
 
 // A rare long sequence must not end a run after hours: the largest micro-batch that this data can
-// produce is checked now.
+// produce is checked now, at the greatest depth of recomputation that is allowed.
 void Trainer::check_memory() {
+    memory_ = std::make_unique<StepMemory>(queue_, *model_, config_.model,
+                                           allowed_degrees(config_, world_.size()),
+                                           arena_.current_bytes(), optimizer_->scratch_bytes());
+    const std::int64_t budget = arena_.budget_bytes();
     const std::int64_t longest = longest_sequence();
-    const std::int64_t held_bytes = arena_.current_bytes();
-    const auto peak_bytes = [&](std::int64_t T) {  // with T tokens on this rank
-        const std::int64_t evaluated = std::max(T, longest);
-        const std::int64_t evaluation =
-            validation_.empty()
-                ? 0
-                : loaded_bytes(evaluated) + model_->evaluation_bytes(queue_, evaluated);
-        return held_bytes + std::max({step_bytes(T), evaluation, optimizer_->scratch_bytes()});
-    };
-    // A batch may be smaller than a micro-batch; held-out sequences are packed up to the limit.
+    // A batch may be smaller than a micro-batch.
     const std::int64_t in_batch = config_.batch.sequences > 0
                                       ? config_.batch.sequences * longest
                                       : std::max(config_.batch.tokens, longest);
-    const std::int64_t largest =
-        validation_.empty() ? std::min(micro_batch_tokens_, in_batch) : micro_batch_tokens_;
-    predicted_peak_bytes_ = peak_bytes(largest);
-    if (predicted_peak_bytes_ <= arena_.budget_bytes()) {
-        return;
+    const std::int64_t largest = std::min(micro_batch_tokens_, in_batch);
+    const std::int64_t fits = memory_->most_tokens(budget, largest, deepest());
+    const bool is_chosen = config_.batch.micro_batch_tokens > 0;
+    if (fits == 0 || (is_chosen && fits < largest)) {
+        fail_step_too_large(fits == 0 ? 1 : largest, fits);
     }
-    std::int64_t fits = 0;
-    for (std::int64_t step = largest; step > 0; step /= 2) {
-        while (fits + step <= largest && peak_bytes(fits + step) <= arena_.budget_bytes()) {
-            fits += step;
-        }
+    if (fits < largest) {
+        micro_batch_tokens_ = fits;
     }
+    const int ranks = allowed_degrees(config_, world_.size()).back();
+    if (longest > micro_batch_tokens_ * ranks) {
+        fail_sequence_too_long(longest, ranks, fits < largest);
+    }
+    predicted_peak_bytes_ = std::min(
+        budget,
+        memory_->most_bytes(std::min(fits, micro_batch_tokens_), config_.model.recompute_layers));
+    check_evaluation_memory(std::max(micro_batch_tokens_, longest));
+}
+
+void Trainer::fail_step_too_large(std::int64_t tokens, std::int64_t fits) const {
     throw ConfigError(fmt::format(
-        "memory.budget is too small: {} tokens of a micro-batch on one rank (the longest sequence "
+        "memory.budget is too small: {} token{} of a micro-batch on one rank (the longest sequence "
         "has {}) need {}, of which {} are parameters, gradients and optimizer states, and the "
         "budget is {}; the most that fits is {} tokens. Raise memory.budget, lower "
-        "batch.micro_batch_tokens{}, or raise model.recompute_layers ({} of {} now)",
-        largest, longest, format_bytes(predicted_peak_bytes_), format_bytes(held_bytes),
+        "batch.micro_batch_tokens{}{}",
+        tokens, tokens == 1 ? "" : "s", longest_sequence(),
+        format_bytes(memory_->most_bytes(tokens, deepest())), format_bytes(arena_.current_bytes()),
         format_bytes(arena_.budget_bytes()), fits,
         world_.size() > 1 ? " so that more ranks share long sequences" : " or data.max_tokens",
-        config_.model.recompute_layers, config_.model.layers));
+        deepest() < config_.model.layers
+            ? fmt::format(", or raise model.recompute_layers ({} of {} now)", deepest(),
+                          config_.model.layers)
+            : ""));
+}
+
+void Trainer::fail_sequence_too_long(std::int64_t longest, int ranks, bool of_memory) const {
+    throw ConfigError(fmt::format(
+        "the longest sequence has {} tokens, but {} rank{} of {} tokens each ({}) hold {}: raise "
+        "{}, lower data.max_tokens, or start more ranks",
+        longest, ranks, ranks == 1 ? "" : "s", micro_batch_tokens_,
+        of_memory
+            ? fmt::format("memory.budget {}, {} of {} layers recomputed",
+                          format_bytes(arena_.budget_bytes()), deepest(), config_.model.layers)
+            : "batch.micro_batch_tokens",
+        micro_batch_tokens_ * ranks, of_memory ? "memory.budget" : "batch.micro_batch_tokens"));
+}
+
+// Held-out sequences are whole on one rank, and packed up to the limit.
+void Trainer::check_evaluation_memory(std::int64_t tokens) {
+    if (validation_.empty()) {
+        return;
+    }
+    const std::int64_t bytes =
+        arena_.current_bytes() + loaded_bytes(tokens) + model_->evaluation_bytes(queue_, tokens);
+    predicted_peak_bytes_ = std::max(predicted_peak_bytes_, bytes);
+    if (bytes > arena_.budget_bytes()) {
+        throw ConfigError(fmt::format(
+            "memory.budget is too small for validation, which takes {} tokens on one rank: {} are "
+            "needed, the budget is {}. Raise memory.budget, lower data.max_tokens or "
+            "batch.micro_batch_tokens, or hold no documents out",
+            tokens, format_bytes(bytes), format_bytes(arena_.budget_bytes())));
+    }
 }
 
 void Trainer::make_plans() {
-    // A line that no step is above: allocations are padded, workspaces do not grow evenly, and
-    // where tokens do not divide a rank has up to two more than its share.
-    constexpr double kMoreTokens = 2;
-    const std::int64_t largest = micro_batch_tokens_;
-    const double slope =
-        static_cast<double>(step_bytes(largest) - step_bytes(0)) / static_cast<double>(largest);
-    auto base = static_cast<double>(optimizer_->scratch_bytes());
-    for (std::int64_t T = 0; T <= largest; T = T < 16 ? T + 1 : T + T / 16) {
-        base = std::max(base, static_cast<double>(step_bytes(T)) - slope * static_cast<double>(T));
-    }
-    const ModelRates rates{
-        .static_bytes = static_cast<double>(arena_.current_bytes()) + base + kMoreTokens * slope,
-        .bytes_per_token = slope,
-        .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))};
-    plans_ = std::make_unique<PlanSource>(config_, world_,
-                                          PlanLimits{.rank_tokens = micro_batch_tokens_,
-                                                     .longest_tokens = longest_sequence(),
-                                                     .rates = rates});
+    evaluator_ =
+        std::make_unique<Evaluator>(*model_, validation_table_ ? *validation_table_ : *table_,
+                                    std::max(micro_batch_tokens_, longest_sequence()));
+    const auto shallowest = static_cast<int>(config_.model.recompute_layers);
+    plans_ = std::make_unique<PlanSource>(
+        config_, world_,
+        PlanLimits{
+            .rank_tokens = micro_batch_tokens_,
+            .longest_tokens = longest_sequence(),
+            .budget_bytes = arena_.budget_bytes(),
+            .shallowest = shallowest,
+            .deepest = deepest(),
+            .memory = memory_.get(),
+            .rates = {
+                .bytes = memory_->lines(arena_.budget_bytes(), micro_batch_tokens_, shallowest),
+                .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))}});
 }
 
 void Trainer::measure_costs() {
-    if (world_.size() > 1) {
+    if (world_.size() > 1 && config_.planner.cost.empty()) {
         RatesProbe probe(config_.model, queue_, arena_, world_, *groups_, *model_);
-        plans_->set_rates(probe.measure(micro_batch_tokens_, plans_->rates()));
+        const std::int64_t depth =
+            memory_->most_bytes(micro_batch_tokens_, config_.model.recompute_layers) <=
+                    arena_.budget_bytes()
+                ? config_.model.recompute_layers
+                : deepest();
+        plans_->set_rates(probe.measure(micro_batch_tokens_, depth, plans_->rates()));
     }
 }
 
@@ -261,6 +276,10 @@ void Trainer::check_ranks_agree() {
     };
     check("the program", hash_of_program());
     check("the configuration", config::to_yaml(config_));
+    if (!config_.planner.cost.empty()) {
+        check("the file of planner.cost",
+              config::read_text_file(config_.planner.cost, "cost file"));
+    }
     check("the element type of products (run.dtype: auto)", std::string(name(machine_.compute)));
     // All lengths, and a sample of what is in the documents.
     std::string lengths;

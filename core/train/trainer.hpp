@@ -20,6 +20,7 @@
 #include "core/train/plan_source.hpp"
 #include "core/train/report.hpp"
 #include "core/train/schedule.hpp"
+#include "core/train/step_memory.hpp"
 #include "core/train/world.hpp"
 
 namespace dcp::train {
@@ -74,8 +75,11 @@ private:
     void warn_of(const data::SequenceTable& table) const;
     void make_model();
     [[noreturn]] void fail_model_too_large() const;
-    std::int64_t step_bytes(std::int64_t T) const;
+    int deepest() const;
     void check_memory();
+    void check_evaluation_memory(std::int64_t tokens);
+    [[noreturn]] void fail_step_too_large(std::int64_t tokens, std::int64_t fits) const;
+    [[noreturn]] void fail_sequence_too_long(std::int64_t longest, int ranks, bool of_memory) const;
     void make_plans();
     std::int64_t longest_sequence() const;
     GlobalBatch draw(data::Sampler& sampler) const;
@@ -109,6 +113,7 @@ private:
     std::unique_ptr<BatchLoader> loader_;
     std::unique_ptr<Evaluator> evaluator_;
     std::unique_ptr<comm::GroupCache> groups_;
+    std::unique_ptr<StepMemory> memory_;
     std::unique_ptr<PlanSource> plans_;
     model::LocalAttention local_attention_;
     Schedule schedule_;

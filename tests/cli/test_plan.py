@@ -148,8 +148,8 @@ class Plan(CommandLineTest):
         self.refuse(2, ["--degrees is '4,2'"], *base, "--lengths", self.lengths, "--degrees", "4,2")
         self.refuse(2, ["no such lengths file"], *base, "--lengths", self.folder / "nowhere")
         bad = self.folder / "bad.txt"
-        bad.write_text("5\n3x9\n", encoding="utf-8")
-        self.refuse(2, ["bad.txt:2: '3x9'"], *base, "--lengths", bad)
+        bad.write_text("5\n3x\n", encoding="utf-8")
+        self.refuse(2, ["bad.txt:2: '3x'"], *base, "--lengths", bad)
         bad.write_text("9000000\n", encoding="utf-8")
         self.refuse(2, ["sequence 0 (id 0) of 9000000 tokens fits nowhere"], *base, "--lengths", bad)
 

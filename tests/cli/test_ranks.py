@@ -338,7 +338,15 @@ class Signals(RanksTest):
             start = time.monotonic()
             send(processes[rank], signal.SIGKILL)
             while read_processes(mark) or process.poll() is None:
-                self.assertLess(time.monotonic() - start, 3 * ALL_GONE, read_processes(mark))
+                if time.monotonic() - start > ALL_GONE:
+                    self.assertEqual(read_processes(mark), {}, f"rank {rank} of {ranks}")
+                    # Where a rank dies while it introduces itself, mpirun can wait for ever for a
+                    # lock of its own (PMIx 4.2 in pmix_rte_finalize), with all ranks gone.
+                    self.assertFalse((folder / "metrics.jsonl").exists(), "mpirun hangs")
+                    self.num_hanging += 1
+                    process.terminate()  # `timeout`, which passes it on and kills
+                    process.wait(2 * ALL_GONE)
+                    start = time.monotonic()
                 time.sleep(0.01)
             seconds = time.monotonic() - start
             reader.join()
@@ -364,13 +372,14 @@ class Signals(RanksTest):
         kills = int(os.environ.get("DCP_TEST_KILLS", "5"))
         seed = random.SystemRandom().randrange(1 << 32)
         generator = random.Random(seed)
-        self.num_weights = 0
+        self.num_weights = self.num_hanging = 0
         slowest = 0
         for index in range(kills):
             with self.subTest(seed=seed, index=index):
                 slowest = max(slowest, self.kill_one(index, generator))
         print(f"{kills} runs lost a rank: the slowest end took {slowest:.2f} s; "
-              f"{self.num_weights} had written weights, all whole")
+              f"{self.num_weights} had written weights, all whole; mpirun itself had to be ended "
+              f"{self.num_hanging} times")
 
 
 if __name__ == "__main__":

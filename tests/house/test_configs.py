@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every file in configs/ is accepted by `dcp train`, and says its own parameter count correctly."""
+"""Every model in configs/ is accepted (`dcp train --print-config`), and says its own parameter count correctly; what
+plans with them, and with the clusters, is tests/cli/test_cost.py."""
 
 import os
 import re
@@ -17,11 +18,23 @@ def model_section(text):
 
 
 def parameter_count(m):
+    if m["kind"] == "transformer-2d":
+        return parameter_count_2d(m)
     h, d, f, layers, vocab = (int(m[key]) for key in ("hidden", "head_dim", "ffn", "layers", "vocab"))
     q_width, kv_width = int(m["heads"]) * d, int(m["kv_heads"]) * d
-    layer = 2 * h * q_width + 2 * h * kv_width + 3 * h * f + 2 * h
+    norm = 2 * h if m["norm"] == "layernorm" else h
+    products = 3 if m["activation"] == "swiglu" else 2
+    layer = 2 * h * q_width + 2 * h * kv_width + products * h * f + 2 * norm
     embeddings = vocab * h * (1 if m["tie_embeddings"] == "true" else 2)
-    return layers * layer + embeddings + h
+    return layers * layer + embeddings + norm
+
+
+def parameter_count_2d(m):
+    """Of STDiT3: 16 h^2 + 19 h + 2 h / heads a block, where the feed-forward block is 4 h wide."""
+    h, heads, pairs, text = (int(m[key]) for key in ("hidden", "heads", "layers", "text_width"))
+    assert int(m["ffn"]) == 4 * h
+    block = 16 * h * h + 19 * h + 2 * (h // heads)
+    return 2 * pairs * block + 9 * h * h + (text + 575) * h + 32
 
 
 class Configs(unittest.TestCase):

@@ -235,6 +235,40 @@ TEST_CASE("loss curves of 20 steps are those of one rank under every planner") {
     }
 }
 
+TEST_CASE("where memory is short plans share and recompute, within the budget") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", 600);
+    auto config = small_config(folder / "text");
+    config.model.layers = 4;
+    config.optimizer.lr = 1e-3;
+    config.batch.micro_batch_tokens = config::kAutomatic;
+    config.data.max_tokens = 600;
+    config.batch.sequences = 68;  // all, the longest among them
+    config.planner.degrees = "1";
+    config.planner.name = "packed";
+    Ranks ranks;
+    train::Trainer alone(config);
+    const std::int64_t most = train::Trainer(config, ranks.world()).predicted_peak_bytes();
+    config.planner.recompute = "yes";
+    config.model.recompute_layers = 4;
+    const std::int64_t least = train::Trainer(config, ranks.world()).predicted_peak_bytes();
+    config.planner.recompute = "auto";
+    config.model.recompute_layers = 0;
+    config.memory.budget = least + (most - least) / 8;
+    config.planner.name = GENERATE("dcp", "dcp-intra", "packed");
+    train::Trainer tight(config, ranks.world());
+    int recomputing = 0;
+    for (int iteration = 1; iteration <= 3; ++iteration) {
+        const auto report = tight.run_iteration(iteration);
+        CHECK(report.loss == Approx(alone.run_iteration(iteration).loss).epsilon(1e-5));
+        CHECK(report.peak_bytes <= config.memory.budget);
+        CHECK(static_cast<double>(report.peak_bytes) <= report.predicted_peak_bytes);
+        recomputing += static_cast<int>(report.recomputing_steps);
+    }
+    INFO(config.planner.name);
+    CHECK(recomputing > 0);
+}
+
 TEST_CASE("what steps cost is measured, alike on all ranks, and leaves training as it is") {
     const DatasetFolder folder;
     write_documents(folder / "text", 200);

@@ -87,7 +87,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         const char* key;
         const char* written;
         const char* printed;
-        const char* also = "";  // another key that this value needs
+        Overrides also = {};  // other keys that this value needs
     };
     const std::vector<Row> rows{
         {"model.kind", "transformer-1d", "transformer-1d"},
@@ -107,6 +107,8 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"model.tie_embeddings", "true", "true"},
         {"model.init_from", "'a \"b\": c'", "\"a \\\"b\\\": c\""},
         {"model.recompute_layers", "6", "6"},
+        {"model.text_tokens", "300", "300", {"model.kind=transformer-2d", "model.text_width=7"}},
+        {"model.text_width", "4096", "4096", {"model.kind=transformer-2d", "model.text_tokens=7"}},
         {"data.train", "b", "[b]"},
         {"data.validation", "[a, 'b c']", "[a, \"b c\"]"},
         {"data.validation_documents", "3", "3"},
@@ -127,7 +129,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"planner.name", "bucket", "bucket"},
         {"planner.degrees", "[1, 2, 4]", "[1, 2, 4]"},
         {"planner.recompute", "no", "no"},
-        {"planner.cost", "\"\"", "\"\""},
+        {"planner.cost", "costs/a.yaml", "costs/a.yaml"},
         {"memory.budget", "12GiB", "12884901888"},
         {"run.iterations", "0", "0"},
         {"run.seed", "1000000000000000000", "1000000000000000000"},
@@ -154,14 +156,15 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         const std::string file =
             section == "data" ? "data: {" + train + field + ": " + row.written + "}\n"
                               : kTrain + section + ":\n  " + field + ": " + row.written + "\n";
-        const Reading from_file = parse_config(file, "run.yaml");
+        const Reading from_file = parse_config(file, "run.yaml", row.also);
         const std::string line = section == "data" ? "run.yaml:1" : "run.yaml:3";
         CHECK(key->print(from_file.config) == row.printed);
         CHECK(from_file.provenance.at(row.key) == line);
         CHECK(from_file.provenance.size() == schema().size());
 
-        const Reading from_set =
-            parse_config(kTrain, "run.yaml", {std::string(row.key) + "=" + row.written});
+        Overrides overrides = row.also;
+        overrides.push_back(std::string(row.key) + "=" + row.written);
+        const Reading from_set = parse_config(kTrain, "run.yaml", overrides);
         CHECK(key->print(from_set.config) == row.printed);
         CHECK(from_set.provenance.at(row.key) == "--set");
 
@@ -209,10 +212,8 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
         Row{"model: {rope_theta: inf}", "model.rope_theta is 'inf', expected a number above 0"},
         Row{"model: {causal: yes}", "model.causal is 'yes', expected true or false"},
         Row{"model: {causal: 1}", "model.causal is 1, expected true or false"},
-        Row{"model: {kind: transformer-2d}",
-            "model.kind is 'transformer-2d', expected transformer-1d (transformer-2d is not part "
-            "of this "
-            "version)"},
+        Row{"model: {kind: transformer-3d}",
+            "model.kind is 'transformer-3d', expected transformer-1d or transformer-2d"},
         Row{"batch: {micro_batch_tokens: many}",
             "batch.micro_batch_tokens is 'many', expected auto or a whole number from 1 to "
             "2147483648"},
@@ -236,9 +237,7 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
             "schedule.decay_share is 0, expected a number above 0 to 1"},
         Row{"planner: {name: best}",
             "planner.name is 'best', expected dcp, dcp-inter, dcp-intra, bucket, packed or random"},
-        Row{"planner: {cost: a.yaml}",
-            "planner.cost is 'a.yaml', expected \"\" (this version plans with a cost model of its "
-            "own)"},
+        Row{"planner: {cost: [a]}", "planner.cost is ['a'], expected a file, or \"\""},
         Row{"planner: {degrees: [0, 1]}",
             "planner.degrees is [0, 1], expected any, pow2 or a list of whole numbers from 1"},
         Row{"planner: {degrees: []}",
@@ -319,6 +318,16 @@ TEST_CASE("keys that contradict each other", "[unit][config]") {
     CHECK(error_of(kTrain + "run: {iterations: 7}\nmonitor: {trace_iterations: [7, 8]}") ==
           "run.yaml:3: monitor.trace_iterations is [7, 8], run.iterations is 7: name iterations "
           "that will be trained, or leave monitor.trace_iterations empty");
+    CHECK(error_of(kTrain + "model: {text_tokens: 3}") ==
+          "run.yaml:2: model.text_tokens is 3, model.kind is transformer-1d (default): only "
+          "transformer-2d has a text");
+    CHECK(error_of(kTrain + "model: {kind: transformer-2d, causal: false}") ==
+          "run.yaml:2: model.causal is false, model.kind is transformer-2d: transformer-2d has no "
+          "choice there: leave it out");
+    CHECK(error_of(kTrain + "model: {kind: transformer-2d, text_width: 3}") ==
+          "run.yaml:2: model.text_tokens is 0 (default), model.text_width is 3: give both, or "
+          "neither for no text");
+    CHECK(error_of(kTrain + "model: {kind: transformer-2d}") == "no error");
     const std::string missing =
         "data.train is missing: give the dataset prefixes to train on (`dcp data import` makes "
         "them)";

@@ -221,6 +221,8 @@ TEST_CASE("a budget that the largest micro-batch exceeds is refused before train
     auto config = tiny_config(folder / "text");
     config.data.max_tokens = 400;
     config.run.threads = 1;
+    config.planner.recompute = "no";
+    config.batch.micro_batch_tokens = 400;
     train::Trainer fits(config);
     config.memory.budget = fits.predicted_peak_bytes() + Arena::kAlignmentBytes;
     CHECK_NOTHROW(train::Trainer(config));
@@ -235,6 +237,41 @@ TEST_CASE("a budget that the largest micro-batch exceeds is refused before train
     const std::string too_large = message_of([&] { train::Trainer refused(config); });
     CHECK(too_large.find("too small for the model") != std::string::npos);
     CHECK(too_large.find("micro_batch") == std::string::npos);  // would not help
+}
+
+TEST_CASE("where a micro-batch does not fit, as many layers recompute as must",
+          "[unit][train][memory]") {
+    const DatasetFolder folder;
+    write_documents(folder / "text", {65, 500, 30, 200, 90, 310});
+    auto config = tiny_config(folder / "text");
+    config.model.layers = 4;
+    config.data.max_tokens = 400;
+    config.batch.sequences = 3;
+    train::Trainer roomy(config);
+    config.planner.recompute = "yes";
+    config.model.recompute_layers = 4;
+    const std::int64_t least = train::Trainer(config).predicted_peak_bytes();
+    config.planner.recompute = "auto";
+    config.model.recompute_layers = 0;
+    REQUIRE(least < roomy.predicted_peak_bytes());
+    config.memory.budget = (least + roomy.predicted_peak_bytes()) / 2;
+    train::Trainer tight(config);
+    CHECK(tight.micro_batch_tokens() == roomy.micro_batch_tokens());
+    for (int iteration = 1; iteration <= 4; ++iteration) {
+        const auto expected = roomy.run_iteration(iteration);
+        const auto report = tight.run_iteration(iteration);
+        CHECK(report.loss == expected.loss);  // bitwise
+        CHECK(report.grad_norm == expected.grad_norm);
+        CHECK(report.peak_bytes <= config.memory.budget);
+    }
+    CHECK(tight.arena().reserved_bytes() < roomy.arena().reserved_bytes());
+    // Below even that, micro-batches become smaller; sequences that do not fit are refused.
+    config.memory.budget = least - Arena::kAlignmentBytes;
+    const std::string message = message_of([&] { train::Trainer refused(config); });
+    INFO(message);
+    CHECK(message.find("the longest sequence has 400 tokens, but 1 rank of 39") !=
+          std::string::npos);
+    CHECK(message.find("4 of 4 layers recomputed") != std::string::npos);
 }
 
 TEST_CASE("documents that are not split cost no memory for their limit", "[unit][train][memory]") {
