@@ -15,8 +15,8 @@ test_packages=(catch2 python3 python3-matplotlib coinor-libcbc-dev)
 launch_test_packages=(iproute2 slurm-wlm munge)  # two emulated hosts, a Slurm of one node
 plot_packages=(python3 python3-matplotlib)
 lint_packages=(clang-format-14 clang-tidy-19)
-plot_packages=(python3-matplotlib)  # for the python3 of Debian
 comparison_packages=(python3 python3-venv)
+tensorboard_packages=(python3 python3-venv)
 
 step() {
     printf '\n== %s\n' "$*"
@@ -111,4 +111,17 @@ prepare_torch() {
     fi
     "$venv/bin/python" -c 'import torch; print("PyTorch", torch.__version__)' ||
         skip_comparison "torch does not start"
+}
+
+# Makes build/tensorboard-venv, where a test finds TensorBoard to read our event files with. Without a
+# network that test is skipped.
+prepare_tensorboard() {
+    local venv="build/tensorboard-venv"
+    if ! "$venv/bin/python" -c 'import tensorboard' 2>/dev/null; then
+        need_packages "reading event files with TensorBoard" "${tensorboard_packages[@]}"
+        step "TensorBoard (into $venv; 180 MB the first time)"
+        if ! python3 -m venv "$venv" || ! "$venv/bin/pip" install --quiet tensorboard; then
+            echo "TensorBoard could not be installed (no network?): its test will be skipped"
+        fi
+    fi
 }

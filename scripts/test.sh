@@ -68,6 +68,7 @@ need_packages "building and testing dcp" "${build_packages[@]}" "${test_packages
 if [[ $all == yes ]]; then
     need_packages "formatting and lint" git "${lint_packages[@]}"
     need_packages "tests over two hosts and under Slurm" "${launch_test_packages[@]}"
+    prepare_tensorboard
     stage "format (clang-format-14)" check_format
 fi
 step "build (build/cpu)"

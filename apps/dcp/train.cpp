@@ -21,11 +21,14 @@ constexpr const char* kDescription =
     "Reads CONFIG (YAML, docs/configuration.md), draws batches of the datasets it names, trains "
     "and\n"
     "writes into run.folder: config.yaml (every value in force), metrics.jsonl (a line an\n"
-    "iteration), samples.jsonl when run.log_samples is true, and weights/ at the end.";
+    "iteration), samples.jsonl when run.log_samples is true, event files for TensorBoard and "
+    "traces\n"
+    "when monitor asks for them, and weights/ at the end (docs/output.md).";
 
 constexpr const char* kFooter = R"(Examples:
   dcp train configs/quickstart.yaml
   dcp train run.yaml --set optimizer.lr=2e-5 --set 'data.train=[data/a, data/b]'
+  dcp train run.yaml --set monitor.tensorboard=true --set monitor.prometheus_port=9400
   dcp train run.yaml --print-config
 
 Exit status: 0 done, 2 the configuration or the data are wrong, 3 the run could not go on.)";

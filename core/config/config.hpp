@@ -105,6 +105,16 @@ struct RunConfig {
     LossNormalization loss_normalization = LossNormalization::kToken;
 };
 
+inline constexpr std::int64_t kOff = -1;
+
+// Besides the console and metrics.jsonl, which every run has.
+struct MonitorConfig {
+    bool log_steps = false;
+    bool tensorboard = false;
+    std::int64_t prometheus_port = kOff;  // of 127.0.0.1; 0: one that is free
+    std::vector<std::int64_t> trace_iterations;
+};
+
 struct Config {
     ModelConfig model;
     DataConfig data;
@@ -114,6 +124,7 @@ struct Config {
     PlannerConfig planner;
     MemoryConfig memory;
     RunConfig run;
+    MonitorConfig monitor;
 };
 
 }  // namespace dcp::config

@@ -1,5 +1,7 @@
 #include "core/config/rules.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
@@ -107,6 +109,14 @@ public:
         follows("batch.tokens", "not used: batch.sequences is given");
     }
 
+    void monitor() {
+        const std::vector<std::int64_t>& traced = config_.monitor.trace_iterations;
+        require(std::all_of(traced.begin(), traced.end(),
+                            [&](std::int64_t i) { return i <= config_.run.iterations; }),
+                {"monitor.trace_iterations", "run.iterations"},
+                "name iterations that will be trained, or leave monitor.trace_iterations empty");
+    }
+
     void remaining_defaults() {
         for (const Key& key : schema()) {
             follows(key.name, "default");
@@ -166,6 +176,7 @@ void complete_and_check(Reading& reading, const std::string& file) {
     rules.recompute();
     rules.data(file);
     rules.batch();
+    rules.monitor();
     rules.remaining_defaults();
 }
 

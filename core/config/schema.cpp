@@ -67,6 +67,28 @@ bool read_budget(const Value& value, Config& config) {
     return false;
 }
 
+bool read_port(const Value& value, Config& config) {
+    constexpr IntegerRange kPorts{0, 65535};
+    if (value.kind == Value::Kind::kScalar && value.text == "off") {
+        config.monitor.prometheus_port = kOff;
+        return true;
+    }
+    return read_integer(value, kPorts, config.monitor.prometheus_port);
+}
+
+// A list, which may be empty, or one number.
+bool read_iterations(const Value& value, Config& config) {
+    const bool is_list = value.kind == Value::Kind::kList;
+    std::vector<std::int64_t> iterations;
+    for (const Value& item : is_list ? value.items : std::vector<Value>{value}) {
+        if (!read_integer(item, {1, kAnySize}, iterations.emplace_back())) {
+            return false;
+        }
+    }
+    config.monitor.trace_iterations = std::move(iterations);
+    return true;
+}
+
 template <class Field>
 Place<ModelConfig, Field> model(Field ModelConfig::*field) {
     return {&Config::model, field};
@@ -94,6 +116,10 @@ Place<PlannerConfig, Field> planner(Field PlannerConfig::*field) {
 template <class Field>
 Place<RunConfig, Field> run(Field RunConfig::*field) {
     return {&Config::run, field};
+}
+template <class Field>
+Place<MonitorConfig, Field> monitor(Field MonitorConfig::*field) {
+    return {&Config::monitor, field};
 }
 
 using M = ModelConfig;
@@ -237,10 +263,33 @@ std::vector<Key> memory_and_run_keys() {
     };
 }
 
+std::vector<Key> monitor_keys() {
+    return {
+        flag("monitor.log_steps", monitor(&MonitorConfig::log_steps),
+             "write every step, predicted and measured, to metrics.jsonl"),
+        flag("monitor.tensorboard", monitor(&MonitorConfig::tensorboard),
+             "write an event file for TensorBoard into run.folder"),
+        {"monitor.prometheus_port", "off or a whole number from 0 to 65535",
+         "port of this machine alone (127.0.0.1) where rank 0 answers Prometheus; 0: any that is "
+         "free",
+         true, read_port,
+         [](const Config& config) {
+             const std::int64_t port = config.monitor.prometheus_port;
+             return port == kOff ? "off" : fmt::format("{}", port);
+         }},
+        {"monitor.trace_iterations", "a list of whole numbers from 1",
+         "iterations whose plan and reality are written as a trace for Perfetto", true,
+         read_iterations,
+         [](const Config& config) {
+             return fmt::format("[{}]", fmt::join(config.monitor.trace_iterations, ", "));
+         }},
+    };
+}
+
 std::vector<Key> all_keys() {
     std::vector<Key> keys;
-    for (auto part :
-         {model_keys, data_and_batch_keys, optimizer_keys, planner_keys, memory_and_run_keys}) {
+    for (auto part : {model_keys, data_and_batch_keys, optimizer_keys, planner_keys,
+                      memory_and_run_keys, monitor_keys}) {
         for (Key& key : part()) {
             keys.push_back(std::move(key));
         }

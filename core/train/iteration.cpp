@@ -112,6 +112,7 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     IterationReport report;
     report.iteration = iteration;
     report.sequences = batch.sequences;
+    report.lengths = batch.lengths;
     report.tokens = batch.tokens;
     report.learning_rate = schedule_.learning_rate(iteration);
     report.read_plan(plan);

@@ -1,49 +1,114 @@
 #include "core/train/report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "core/base/units.hpp"
+#include "core/train/measures.hpp"
 
 namespace dcp::train {
 
-void IterationReport::read_plan(const plan::Plan& plan) {
-    predicted_makespan_seconds = plan.makespan_seconds;
-    lower_bound_seconds = plan.lower_bound_seconds;
-    micro_batches = static_cast<std::int64_t>(plan.steps.size());
-    for (const plan::Step& step : plan.steps) {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Enough for a person and for a plot; all digits would make the file three times as long.
+double to_microseconds(double seconds) {
+    return std::round(seconds * 1e6) / 1e6;
+}
+double to_basis_points(double share) {
+    return std::round(share * 1e4) / 1e4;
+}
+
+void add_ranks(Json& object, const IterationReport& report) {
+    const std::vector<RankShares> shares = rank_shares(report);
+    for (const auto& [key, share] :
+         {std::pair("busy_fractions", &RankShares::computing),
+          std::pair("communication_fractions", &RankShares::communicating),
+          std::pair("waiting_fractions", &RankShares::waiting)}) {
+        for (const RankShares& rank : shares) {
+            object[key].push_back(to_basis_points(rank.*share));
+        }
+    }
+}
+
+// Columns: the steps in the order of the plan; what ranks measured, in the order of their step's
+// ranks.
+Json steps_to_json(const IterationReport& report) {
+    Json columns{{"ranks", Json::array()}};
+    for (const plan::Step& step : report.plan.steps) {
+        columns["ranks"].push_back(step.world_ranks);
+        columns["sequences"].push_back(step.sequences.size());
+        columns["tokens"].push_back(report.tokens_of(step));
+        columns["strategy"].push_back(
+            fmt::format("{}x{}", step.strategy.ulysses, step.strategy.ring));
+        columns["recompute_layers"].push_back(step.recompute_layers);
+        if (report.has_prediction()) {
+            columns["predicted_start_seconds"].push_back(to_microseconds(step.start_seconds));
+            columns["predicted_seconds"].push_back(to_microseconds(step.seconds));
+            columns["predicted_bytes"].push_back(static_cast<std::int64_t>(step.peak_bytes));
+        }
+    }
+    for (const char* key :
+         {"start_seconds", "wait_seconds", "communication_seconds", "seconds", "bytes"}) {
+        columns[key] = std::vector<Json>(report.plan.steps.size(), Json::array());
+    }
+    for (const StepRecord& record : report.steps) {  // by rank, as the ranks of a step are
+        const auto step = static_cast<std::size_t>(record.step);
+        columns["start_seconds"][step].push_back(to_microseconds(record.start_seconds));
+        columns["wait_seconds"][step].push_back(to_microseconds(record.wait_seconds));
+        columns["communication_seconds"][step].push_back(
+            to_microseconds(record.communication_seconds));
+        columns["seconds"][step].push_back(to_microseconds(record.seconds));
+        columns["bytes"][step].push_back(record.peak_bytes);
+    }
+    return columns;
+}
+
+}  // namespace
+
+void IterationReport::read_plan(const plan::Plan& made) {
+    plan = made;
+    predicted_makespan_seconds = made.makespan_seconds;
+    lower_bound_seconds = made.lower_bound_seconds;
+    micro_batches = static_cast<std::int64_t>(made.steps.size());
+    for (const plan::Step& step : made.steps) {
         ++steps_by_degree[step.degree()];
         recomputing_steps += step.recompute_layers > 0 ? 1 : 0;
         predicted_peak_bytes = std::max(predicted_peak_bytes, step.peak_bytes);
     }
 }
 
-std::string to_json(const IterationReport& report, const Arena& arena) {
-    nlohmann::ordered_json object{{"iteration", report.iteration},
-                                  {"loss", report.loss},
-                                  {"grad_norm", report.grad_norm},
-                                  {"lr", report.learning_rate},
-                                  {"tokens", report.tokens},
-                                  {"sequences", report.sequences.size()},
-                                  {"micro_batches", report.micro_batches},
-                                  {"recomputing_micro_batches", report.recomputing_steps},
-                                  {"seconds", report.seconds},
-                                  {"tokens_per_second", report.tokens_per_second()},
-                                  {"flops_per_second", report.flops_per_second()},
-                                  {"peak_bytes", report.peak_bytes},
-                                  {"planner", report.planner},
-                                  {"makespan_seconds", report.makespan_seconds},
-                                  {"imbalance_ratio", report.imbalance_ratio},
-                                  {"busy_fraction_mean", report.busy_fraction_mean},
-                                  {"busy_fraction_variance", report.busy_fraction_variance},
-                                  {"sent_bytes", report.sent_bytes},
-                                  {"exchange_seconds", report.exchange_seconds},
-                                  {"plan_seconds", report.plan_seconds},
-                                  {"plan_exposed_seconds", report.plan_exposed_seconds}};
+std::int64_t IterationReport::tokens_of(const plan::Step& step) const {
+    std::int64_t sum = 0;
+    for (const std::int32_t index : step.sequences) {
+        sum += lengths[static_cast<std::size_t>(index)];
+    }
+    return sum;
+}
+
+std::string to_json(const IterationReport& report, const Arena& arena, bool with_steps) {
+    Json object{{"iteration", report.iteration}};
+    for (const Measure& measure : measures(report)) {
+        object[std::string(measure.key)] = measure.value;
+    }
+    object["tokens"] = report.tokens;
+    object["sequences"] = report.sequences.size();
+    object["micro_batches"] = report.micro_batches;
+    object["recomputing_micro_batches"] = report.recomputing_steps;
+    object["planner"] = report.planner;
+    object["peak_bytes"] = report.peak_bytes;  // whole numbers stay whole
+    object["sent_bytes"] = report.sent_bytes;
+    object["exchange_seconds"] = report.exchange_seconds;
+    if (report.has_prediction()) {
+        object["predicted_peak_bytes"] = static_cast<std::int64_t>(report.predicted_peak_bytes);
+    }
     for (const auto& [degree, steps] : report.steps_by_degree) {
         object["steps_by_degree"][std::to_string(degree)] = steps;
     }
@@ -51,13 +116,9 @@ std::string to_json(const IterationReport& report, const Arena& arena) {
         const auto category = static_cast<MemoryCategory>(index);
         object["peak_bytes_by_category"][std::string(name(category))] = arena.peak_bytes(category);
     }
-    if (report.predicted_makespan_seconds > 0) {
-        object["predicted_makespan_seconds"] = report.predicted_makespan_seconds;
-        object["lower_bound_seconds"] = report.lower_bound_seconds;
-        object["predicted_peak_bytes"] = static_cast<std::int64_t>(report.predicted_peak_bytes);
-    }
-    if (report.validation_loss) {
-        object["validation_loss"] = *report.validation_loss;
+    add_ranks(object, report);
+    if (with_steps) {
+        object["steps"] = steps_to_json(report);
     }
     return object.dump();
 }
@@ -86,7 +147,8 @@ std::string Console::eta(const IterationReport& report) const {
     return format_seconds(mean_seconds * static_cast<double>(iterations_ - report.iteration));
 }
 
-// "  plan 6 x SP 1, 3 x SP 2  imbalance 4 %": only where there was something to plan.
+// "  plan 6 x SP 1, 3 x SP 2  busy 92 +- 1 %  exchange 4 +- 1 %  imbalance 4 +- 1 %  bound +6 %":
+// only where there was something to plan.
 std::string Console::describe_plan(const IterationReport& report) {
     if (report.num_ranks == 1) {
         return "";
@@ -95,7 +157,19 @@ std::string Console::describe_plan(const IterationReport& report) {
     for (const auto& [degree, steps] : report.steps_by_degree) {
         degrees += fmt::format("{}{} x SP {}", degrees.empty() ? "" : ", ", steps, degree);
     }
-    return fmt::format("  plan {}  imbalance {:.0f} %", degrees, 100 * report.imbalance_ratio);
+    std::string text = "  plan " + degrees;
+    const std::vector<RankShares> shares = rank_shares(report);
+    for (const auto& [word, share] : {std::pair("busy", &RankShares::computing),
+                                      std::pair("exchange", &RankShares::communicating),
+                                      std::pair("imbalance", &RankShares::waiting)}) {
+        const MeanVariance ranks = over_ranks(shares, share);
+        text += fmt::format("  {} {:.0f} +- {:.0f} %", word, 100 * ranks.mean,
+                            100 * std::sqrt(ranks.variance));
+    }
+    if (report.lower_bound_seconds > 0) {
+        text += fmt::format("  bound {:+.0f} %", 100 * report.bound_gap(report.makespan_seconds));
+    }
+    return text;
 }
 
 void Console::iteration(const IterationReport& report) {

@@ -39,6 +39,7 @@ struct IterationReport {
     std::string planner;
     int num_ranks = 1;
     std::vector<std::int64_t> sequences;  // ids, in the order drawn
+    std::vector<std::int64_t> lengths;    // tokens of each
     double seconds = 0;
     double flops = 0;
     std::int64_t peak_bytes = 0;  // of the largest rank
@@ -47,7 +48,8 @@ struct IterationReport {
     double steps_seconds = 0;  // from the first step to the last, waiting included
     std::int64_t first_bad_step = std::numeric_limits<std::int32_t>::max();  // loss not finite
 
-    // Of the plan, where one was made: what it promised.
+    // Of the plan, where one was made: what it promised. On one rank it predicts nothing.
+    plan::Plan plan;
     double predicted_makespan_seconds = 0;
     double lower_bound_seconds = 0;   // that no plan of this batch beats
     double predicted_peak_bytes = 0;  // of the largest step
@@ -64,13 +66,19 @@ struct IterationReport {
     double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;
 
-    void read_plan(const plan::Plan& plan);
+    void read_plan(const plan::Plan& made);
+    std::int64_t tokens_of(const plan::Step& step) const;
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
     double flops_per_second() const { return flops / seconds; }
+    bool has_prediction() const { return predicted_makespan_seconds > 0; }
+    // (predicted - measured) / measured.
+    double makespan_error() const { return predicted_makespan_seconds / makespan_seconds - 1; }
+    // How far a makespan is above the bound, as a share of it.
+    double bound_gap(double makespan) const { return makespan / lower_bound_seconds - 1; }
 };
 
-// One line of metrics.jsonl (keys: docs/output.md). No line feed.
-std::string to_json(const IterationReport& report, const Arena& arena);
+// One line of metrics.jsonl (keys: docs/output.md), on request with every step. No line feed.
+std::string to_json(const IterationReport& report, const Arena& arena, bool with_steps);
 // One line of samples.jsonl.
 std::string samples_to_json(const IterationReport& report);
 

@@ -1,5 +1,7 @@
 // `dcp train` around the trainer: what is printed and written, when to validate, when to stop.
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -7,8 +9,13 @@
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/config/reader.hpp"
+#include "core/train/measures.hpp"
+#include "core/train/prediction.hpp"
+#include "core/train/prometheus.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/stop_signal.hpp"
+#include "core/train/tensorboard.hpp"
+#include "core/train/trace.hpp"
 #include "core/train/trainer.hpp"
 #include "kernels/linear.hpp"
 
@@ -66,33 +73,77 @@ void print_head(const Console& console,
 class RunFiles {
 public:
     RunFiles(const config::Config& config, const Trainer& trainer)
-        : folder_(config.run.folder), metrics_(folder_.file("metrics.jsonl")) {
+        : monitor_(config.monitor),
+          folder_(config.run.folder),
+          metrics_(folder_.file("metrics.jsonl")) {
         folder_.write("config.yaml", config::to_yaml(with_choices(config, trainer)));
         if (config.run.log_samples) {
             samples_.emplace(folder_.file("samples.jsonl"));
         }
+        if (config.monitor.tensorboard) {
+            events_.emplace(folder_.file(event_file_name()));
+        }
     }
     void append(const IterationReport& report, const Arena& arena) {
-        metrics_.append(to_json(report, arena));
+        metrics_.append(to_json(report, arena, monitor_.log_steps));
         if (samples_) {
             samples_->append(samples_to_json(report));
+        }
+        if (events_) {
+            std::vector<Scalar> scalars;
+            for (const Measure& measure : measures(report)) {
+                scalars.push_back(
+                    {fmt::format("{}/{}", measure.group, measure.key), measure.value});
+            }
+            events_->append(report.iteration, scalars);
+        }
+        const std::vector<std::int64_t>& traced = monitor_.trace_iterations;
+        if (std::find(traced.begin(), traced.end(), report.iteration) != traced.end()) {
+            folder_.write(trace_file_name(report.iteration), to_trace(report));
         }
     }
     const std::string& earlier() const { return folder_.earlier(); }
     std::string weights() const { return folder_.file("weights"); }
 
 private:
+    config::MonitorConfig monitor_;
     RunFolder folder_;
     LineFile metrics_;
     std::optional<LineFile> samples_;
+    std::optional<EventFile> events_;
+};
+
+// What Prometheus is told, by world rank 0.
+class Prometheus {
+public:
+    Prometheus(const config::Config& config, int num_ranks)
+        : server_(config.monitor.prometheus_port), metrics_(config.planner.name, num_ranks) {
+        server_.publish(metrics_.text());
+    }
+    void add(const IterationReport& report) {
+        metrics_.add(report);
+        server_.publish(metrics_.text());
+    }
+    int port() const { return server_.port(); }
+
+private:
+    PrometheusServer server_;
+    PrometheusMetrics metrics_;
+};
+
+// Of world rank 0; nothing on the others.
+struct Outputs {
+    std::optional<Prometheus> prometheus;
+    std::optional<RunFiles> files;
 };
 
 class Run {
 public:
-    Run(const config::Config& config, Trainer& trainer, std::optional<RunFiles>& files)
+    Run(const config::Config& config, Trainer& trainer, Outputs& outputs)
         : config_(config),
           trainer_(trainer),
-          files_(files),
+          files_(outputs.files),
+          prometheus_(outputs.prometheus),
           peak_flops_per_second_(peak()),
           console_(config.run.iterations, peak_flops_per_second_, trainer.world()),
           stop_(/*speaks=*/trainer.world().is_first()) {}
@@ -110,12 +161,19 @@ public:
             if (files_) {
                 files_->append(report, trainer_.arena());
             }
+            if (prometheus_) {
+                prometheus_->add(report);
+            }
+            prediction_.add(report);
             console_.iteration(report);
         }
         trainer_.queue().set_profile(nullptr);
         if (iteration <= config_.run.iterations) {
             console_.line(fmt::format("stopped by {} at an iteration boundary",
                                       stopped_by_ == SIGINT ? "SIGINT" : "SIGTERM"));
+        }
+        if (trainer_.world().size() > 1 && !prediction_.empty()) {
+            console_.line(fmt::format("prediction  {}", prediction_.to_string()));
         }
         if (profiled_seconds > 0) {
             console_.line(format_profile(profile, profiled_seconds, peak_flops_per_second_));
@@ -138,6 +196,10 @@ private:
         if (files_ && !files_->earlier().empty()) {
             console_.line(fmt::format("folder      an earlier run's files were moved to {}",
                                       files_->earlier()));
+        }
+        if (prometheus_) {
+            console_.line(
+                fmt::format("monitor     http://127.0.0.1:{}/metrics", prometheus_->port()));
         }
         if (trainer_.world().is_first()) {
             print_head(console_, config_, trainer_, peak_flops_per_second_);
@@ -191,6 +253,8 @@ private:
     const config::Config& config_;
     Trainer& trainer_;
     std::optional<RunFiles>& files_;
+    std::optional<Prometheus>& prometheus_;
+    PredictionSummary prediction_;
     double peak_flops_per_second_;
     Console console_;
     StopSignal stop_;
@@ -214,7 +278,12 @@ void run_training(const config::Config& asked, const World& world, const TrainOp
         Queue::cpu(1);  // for what ranks tell each other before they have one of their own
     const config::Config config = with_common_budget(asked, world, control);
     std::unique_ptr<Trainer> trainer;
-    std::optional<RunFiles> files;
+    Outputs outputs;
+    run_on_all(control, world, [&] {  // first: a port that is taken should not cost time
+        if (world.is_first() && config.monitor.prometheus_port != config::kOff) {
+            outputs.prometheus.emplace(config, world.size());
+        }
+    });
     run_on_all(control, world, [&] {
         if (config.model.has_two_dimensions()) {
             throw UnsupportedError(
@@ -229,10 +298,10 @@ void run_training(const config::Config& asked, const World& world, const TrainOp
     }
     run_on_all(control, world, [&] {
         if (world.is_first()) {
-            files.emplace(config, *trainer);
+            outputs.files.emplace(config, *trainer);
         }
     });
-    Run(config, *trainer, files).train(options.profile_ops);
+    Run(config, *trainer, outputs).train(options.profile_ops);
 }
 
 }  // namespace dcp::train

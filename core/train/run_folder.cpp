@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::array kRunFiles{"config.yaml", "metrics.jsonl", "samples.jsonl", "weights"};
+constexpr std::array kNumberedRunFiles{"events.out.tfevents.", "trace-"};  // how they begin
 
 [[noreturn]] void fail(std::string_view action, std::string_view path) {
     throw IoError(
@@ -49,14 +51,25 @@ void write_all(int descriptor, std::string_view text, std::string_view path) {
     }
 }
 
+// What an earlier run left, by name.
+std::vector<std::string> files_of_earlier_run(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        const std::string name = entry.path().filename();
+        const auto begins = [&](const char* text) { return name.rfind(text, 0) == 0; };
+        if (std::find(kRunFiles.begin(), kRunFiles.end(), name) != kRunFiles.end() ||
+            std::any_of(kNumberedRunFiles.begin(), kNumberedRunFiles.end(), begins)) {
+            names.push_back(name);
+        }
+    }
+    return names;
+}
+
 // Moves what an earlier run left into the first unused FOLDER/earlier-N; returns that folder, or
 // nothing when there was nothing.
 std::string move_earlier_run(const fs::path& folder) {
     fs::path target;
-    for (const char* name : kRunFiles) {
-        if (!fs::exists(folder / name)) {
-            continue;
-        }
+    for (const std::string& name : files_of_earlier_run(folder)) {
         for (int number = 1; target.empty(); ++number) {
             const fs::path candidate = folder / fmt::format("earlier-{}", number);
             if (fs::create_directory(candidate)) {
@@ -70,7 +83,7 @@ std::string move_earlier_run(const fs::path& folder) {
 
 }  // namespace
 
-LineFile::LineFile(std::string path)
+GrowingFile::GrowingFile(std::string path)
     : path_(std::move(path)),
       descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
     if (descriptor_ < 0) {
@@ -78,19 +91,24 @@ LineFile::LineFile(std::string path)
     }
 }
 
-LineFile::~LineFile() {
+GrowingFile::~GrowingFile() {
     ::close(descriptor_);
 }
 
-void LineFile::append(std::string_view line) {
-    const off_t whole_lines = ::lseek(descriptor_, 0, SEEK_END);
+void GrowingFile::append(std::string_view record) {
+    const off_t whole_records = ::lseek(descriptor_, 0, SEEK_END);
     try {
-        write_all(descriptor_, fmt::format("{}\n", line), path_);
+        write_all(descriptor_, record, path_);
     } catch (const IoError&) {
         // Best effort: a device cannot be cut, and the first error is the one to tell.
-        [[maybe_unused]] const int cut = ::ftruncate(descriptor_, std::max<off_t>(whole_lines, 0));
+        [[maybe_unused]] const int cut =
+            ::ftruncate(descriptor_, std::max<off_t>(whole_records, 0));
         throw;
     }
+}
+
+void LineFile::append(std::string_view line) {
+    file_.append(fmt::format("{}\n", line));
 }
 
 RunFolder::RunFolder(const std::string& path) : path_(path) {

@@ -4,31 +4,42 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace dcp::train {
 
-// A file that grows by whole lines. Each line is with the operating system when append() returns;
-// otherwise IoError names the file, and what was written of the line is cut off again.
-class LineFile {
+// A file that grows by whole records. Each is with the operating system when append() returns;
+// otherwise IoError names the file, and what was written of the record is cut off again.
+class GrowingFile {
 public:
-    explicit LineFile(std::string path);
-    ~LineFile();
-    LineFile(const LineFile&) = delete;
-    LineFile& operator=(const LineFile&) = delete;
+    explicit GrowingFile(std::string path);
+    ~GrowingFile();
+    GrowingFile(const GrowingFile&) = delete;
+    GrowingFile& operator=(const GrowingFile&) = delete;
 
-    void append(std::string_view line);  // without its newline
+    void append(std::string_view record);
 
 private:
     std::string path_;
     int descriptor_;
 };
 
+// The same for lines of text.
+class LineFile {
+public:
+    explicit LineFile(std::string path) : file_(std::move(path)) {}
+    void append(std::string_view line);  // without its newline
+
+private:
+    GrowingFile file_;
+};
+
 class RunFolder {
 public:
     // Makes the folder and takes its lock, which lasts as long as this object. Files of an earlier
-    // run (config.yaml, metrics.jsonl, samples.jsonl, weights) go to FOLDER/earlier-N. ConfigError
-    // when another process runs there or when it cannot be made or written; IoError when the disk
-    // is full.
+    // run (config.yaml, metrics.jsonl, samples.jsonl, weights, event files, traces) go to
+    // FOLDER/earlier-N. ConfigError when another process runs there or when it cannot be made or
+    // written; IoError when the disk is full.
     explicit RunFolder(const std::string& path);
     ~RunFolder();
     RunFolder(const RunFolder&) = delete;

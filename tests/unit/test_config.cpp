@@ -142,6 +142,10 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"run.log_samples", "true", "true"},
         {"run.validate_every", "0", "0"},
         {"run.loss_normalization", "sample", "sample"},
+        {"monitor.log_steps", "true", "true"},
+        {"monitor.tensorboard", "true", "true"},
+        {"monitor.prometheus_port", "0", "0"},
+        {"monitor.trace_iterations", "[5, 1e1]", "[5, 10]"},
     };
     REQUIRE(rows.size() == schema().size());
     for (const Row& row : rows) {
@@ -253,6 +257,10 @@ TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[
             "run.seed is 9223372036854775808, expected a whole number from 0 to "
             "1000000000000000000"},
         Row{"run: {folder: ''}", "run.folder is '', expected a folder"},
+        Row{"monitor: {prometheus_port: 65536}",
+            "monitor.prometheus_port is 65536, expected off or a whole number from 0 to 65535"},
+        Row{"monitor: {trace_iterations: [5, 0]}",
+            "monitor.trace_iterations is [5, 0], expected a list of whole numbers from 1"},
         Row{"model: 5", "model is 5, expected keys below it"});
     CHECK(error_of(kTrain + row.yaml) == "run.yaml:2: " + std::string(row.message));
 }
@@ -273,7 +281,7 @@ TEST_CASE("unknown and repeated keys", "[unit][config]") {
     CHECK(error_of(kTrain + "zzzzzz: 1\n") ==
           "run.yaml:2: unknown key 'zzzzzz'; known: model, data, batch, optimizer, schedule, "
           "planner, "
-          "memory, run");
+          "memory, run, monitor");
     CHECK(error_of(kTrain, {"model.hiden=5"}) ==
           "--set: unknown key 'model.hiden'; did you mean 'model.hidden'?");
     CHECK(error_of(kTrain + "model:\n  ffn: 1\n  hidden: 5\n  ffn: 1\n") ==
@@ -311,6 +319,9 @@ TEST_CASE("keys that contradict each other", "[unit][config]") {
         "them: leave the other out");
     CHECK(error_of("data: {train: a, validation: b, validation_documents: 3}") ==
           "run.yaml:1: data.validation is [b], data.validation_documents is 3: give one of them");
+    CHECK(error_of(kTrain + "run: {iterations: 7}\nmonitor: {trace_iterations: [7, 8]}") ==
+          "run.yaml:3: monitor.trace_iterations is [7, 8], run.iterations is 7: name iterations "
+          "that will be trained, or leave monitor.trace_iterations empty");
     CHECK(error_of(kTrain + "model: {text_tokens: 3}") ==
           "run.yaml:2: model.text_tokens is 3, model.kind is transformer-1d (default): only "
           "transformer-2d has a text");

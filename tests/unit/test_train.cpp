@@ -374,13 +374,19 @@ TEST_CASE("a run folder keeps what an earlier run left and admits one process", 
         metrics.append("{}");
         CHECK(test::read_file(path + "/metrics.jsonl") ==
               "{}\n");  // on disk before the file is closed
+        run.write("trace-000005.json", "{}");
+        run.write("events.out.tfevents.1.host.2", "");
+        run.write("notes.txt", "");
         CHECK(message_of([&] { train::RunFolder second(path); }).find("another process") !=
               std::string::npos);
     }
     const train::RunFolder run(path);
     CHECK(run.earlier() == path + "/earlier-1");
     CHECK(test::read_file(path + "/earlier-1/config.yaml") == "first: 1\n");
+    CHECK(std::filesystem::exists(path + "/earlier-1/trace-000005.json"));
+    CHECK(std::filesystem::exists(path + "/earlier-1/events.out.tfevents.1.host.2"));
     CHECK_FALSE(std::filesystem::exists(path + "/metrics.jsonl"));
+    CHECK(std::filesystem::exists(path + "/notes.txt"));  // not of a run
 }
 
 TEST_CASE("a full disk is an error that names the file", "[unit][train]") {
