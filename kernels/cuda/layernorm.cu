@@ -112,27 +112,36 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     const Rows weight{args.weight, 0, false};
     float d_weight[kVectors][kVector] = {};
     float d_bias[kVectors][kVector] = {};
+    // Rows of more than two vectors a thread do not fit in the registers beside the two sums: they
+    // are read again.
+    constexpr bool kKeepsRow = kVectors <= 2;
     for (std::int64_t row = begin; row < end; row++) {
         const float mean = args.mean[row];
         const float inverse = args.inverse_std[row];
-        float n[kVectors][kVector];
-        float g[kVectors][kVector];
-        float sums[2] = {0.0F, 0.0F};  // of g and of g n
-#pragma unroll
-        for (int j = 0; j < kVectors; j++) {
-            const int column = j * stride + thread_index() * kVector;
-            float w[kVector];
-            load_vector(args.x, row, column, args.columns, n[j]);
-            load_vector(args.d_y, row, column, args.columns, g[j]);
+        float n[kKeepsRow ? kVectors : 1][kVector];
+        float g[kKeepsRow ? kVectors : 1][kVector];  // d_y until it is multiplied by the weight
+        float w[kVector];
+        const auto load = [&](int slot, int column) {
+            load_vector(args.x, row, column, args.columns, n[slot]);
+            load_vector(args.d_y, row, column, args.columns, g[slot]);
             load_vector(weight, 0, column, args.columns, w);
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                n[j][i] = (n[j][i] - mean) * inverse;
-                d_weight[j][i] = fmaf(g[j][i], n[j][i], d_weight[j][i]);
-                d_bias[j][i] += g[j][i];
-                g[j][i] *= w[i];  // 0 past the end of the row
-                sums[0] += g[j][i];
-                sums[1] = fmaf(g[j][i], n[j][i], sums[1]);
+                n[slot][i] = (n[slot][i] - mean) * inverse;
+            }
+        };
+        float sums[2] = {0.0F, 0.0F};  // of g and of g n
+#pragma unroll
+        for (int j = 0; j < kVectors; j++) {
+            const int slot = kKeepsRow ? j : 0;
+            load(slot, j * stride + thread_index() * kVector);
+#pragma unroll
+            for (int i = 0; i < kVector; i++) {
+                d_weight[j][i] = fmaf(g[slot][i], n[slot][i], d_weight[j][i]);
+                d_bias[j][i] += g[slot][i];
+                g[slot][i] *= w[i];  // 0 past the end of the row
+                sums[0] += g[slot][i];
+                sums[1] = fmaf(g[slot][i], n[slot][i], sums[1]);
             }
         }
         block_sum(sums, scratch);
@@ -140,14 +149,22 @@ __global__ void __launch_bounds__(kMaxRowThreads)
         const float mean_gn = sums[1] / static_cast<float>(args.columns);
 #pragma unroll
         for (int j = 0; j < kVectors; j++) {
+            const int slot = kKeepsRow ? j : 0;
             const int column = j * stride + thread_index() * kVector;
+            if (!kKeepsRow) {
+                load(slot, column);
+#pragma unroll
+                for (int i = 0; i < kVector; i++) {
+                    g[slot][i] *= w[i];
+                }
+            }
             float d_x[kVector] = {};
             if (args.residual.data != nullptr) {
                 load_vector(args.residual, row, column, args.columns, d_x);
             }
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                d_x[i] += inverse * (g[j][i] - mean_g - n[j][i] * mean_gn);
+                d_x[i] += inverse * (g[slot][i] - mean_g - n[slot][i] * mean_gn);
             }
             store_vector(args.d_x, row, column, args.columns, d_x);
         }

@@ -1,13 +1,8 @@
 // How a row is laid out on the threads of a block.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string_view>
-
-#include <fmt/format.h>
-
-#include "core/base/errors.hpp"
 
 namespace dcp::kernels::cuda {
 
@@ -21,17 +16,7 @@ struct RowShape {
 };
 
 // UnsupportedError for rows of more than 16,384 elements.
-inline RowShape row_shape(std::string_view op, std::int64_t columns) {
-    const std::int64_t total = (columns + kRowVector - 1) / kRowVector;
-    const std::int64_t warps = std::clamp<std::int64_t>((total + 31) / 32, 1, kMaxRowThreads / 32);
-    const std::int64_t needed = (total + 32 * warps - 1) / (32 * warps);
-    if (needed > 4) {
-        throw UnsupportedError(
-            fmt::format("{}: rows of {} elements; the CUDA backend takes up to {} (model.hidden)",
-                        op, columns, 4 * kMaxRowThreads * kRowVector));
-    }
-    return {static_cast<unsigned>(32 * warps), needed <= 1 ? 1 : needed <= 2 ? 2 : 4};
-}
+RowShape row_shape(std::string_view op, std::int64_t columns);
 
 // Calls run.template operator()<1, 2 or 4>().
 template <class Run>

@@ -5,7 +5,7 @@
 // Shapes: [T, C] each, of either type, rows may be strided. No source: zeros. One source of the
 // same type keeps its bits: bf16 becomes fp32 and bf16 again without loss (a NaN becomes the quiet
 // one). Threads: one a vector of eight elements. Memory: every source and the result once.
-#include <fmt/format.h>
+#include <string>
 
 #include "core/base/cuda/check.hpp"
 #include "core/base/cuda/stream.hpp"
@@ -67,8 +67,9 @@ void copy_bytes(cudaStream_t stream, const ConstTensor& from, const Tensor& to) 
 
 void sum_rows(Queue& queue, const SumRows& args) {
     if (args.from.size() > kMaxSources) {
-        throw UnsupportedError(fmt::format("sum_rows: {} sources; the CUDA backend takes up to {}",
-                                           args.from.size(), kMaxSources));
+        throw UnsupportedError("sum_rows: " + std::to_string(args.from.size()) +
+                               " sources; the CUDA backend takes up to " +
+                               std::to_string(kMaxSources));
     }
     if (args.to.num_elems() == 0) {
         return;
