@@ -9,6 +9,7 @@
 #include "kernels/check.hpp"
 #include "kernels/cpu/attention.hpp"
 #include "kernels/cpu/attention_units.hpp"
+#include "kernels/cuda/attention.hpp"
 
 namespace dcp::kernels {
 namespace {
@@ -66,7 +67,6 @@ AttentionSizes check_inputs(const std::string& what,
 
 void attention_forward(Queue& queue, const AttentionForward& args) {
     const std::string what = "attention_forward";
-    check_backend(queue, what);
     const AttentionSizes sizes =
         check_inputs(what, args.q_THD, args.k_TGD, args.v_TGD, args.spans, args.scale);
     check_tensor(what + ": o_THD", args.o_THD, args.q_THD.shape(), {sizes.dtype});
@@ -75,12 +75,15 @@ void attention_forward(Queue& queue, const AttentionForward& args) {
     check_workspace(what, args.workspace, attention_forward_workspace_bytes(queue, sizes));
     const OpTimer timer(queue, what,
                         attention_flops(args.spans, args.causal, sizes.num_heads, sizes.head_dim));
-    cpu::attention_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::attention_forward(queue, args);
+    } else {
+        cpu::attention_forward(queue, args);
+    }
 }
 
 void attention_backward(Queue& queue, const AttentionBackward& args) {
     const std::string what = "attention_backward";
-    check_backend(queue, what);
     const AttentionSizes sizes =
         check_inputs(what, args.q_THD, args.k_TGD, args.v_TGD, args.spans, args.scale);
     const Shape& q_shape = args.q_THD.shape();
@@ -96,22 +99,29 @@ void attention_backward(Queue& queue, const AttentionBackward& args) {
     const OpTimer timer(queue, what,
                         kBackwardOverForward * attention_flops(args.spans, args.causal,
                                                                sizes.num_heads, sizes.head_dim));
-    cpu::attention_backward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::attention_backward(queue, args);
+    } else {
+        cpu::attention_backward(queue, args);
+    }
 }
 
 std::size_t attention_forward_workspace_bytes(const Queue& queue, const AttentionSizes& sizes) {
-    check_backend(queue, "attention_forward_workspace_bytes");
-    return cpu::attention_forward_workspace_bytes(queue, sizes);
+    return queue.device() == DeviceKind::kCuda
+               ? cuda::attention_forward_workspace_bytes(sizes)
+               : cpu::attention_forward_workspace_bytes(queue, sizes);
 }
 
 std::size_t attention_backward_workspace_bytes(const Queue& queue, const AttentionSizes& sizes) {
-    check_backend(queue, "attention_backward_workspace_bytes");
-    return cpu::attention_backward_workspace_bytes(queue, sizes);
+    return queue.device() == DeviceKind::kCuda
+               ? cuda::attention_backward_workspace_bytes(sizes)
+               : cpu::attention_backward_workspace_bytes(queue, sizes);
 }
 
 void attention_prepare(Queue& queue, const AttentionSizes& sizes) {
-    check_backend(queue, "attention_prepare");
-    cpu::attention_prepare(sizes);
+    if (queue.device() == DeviceKind::kCpu) {
+        cpu::attention_prepare(sizes);  // kernels for a GPU are compiled with the program
+    }
 }
 
 double attention_flops(std::span<const AttentionSpan> spans,

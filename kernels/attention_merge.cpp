@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/exchange_rows.hpp"
+#include "kernels/cuda/attention.hpp"
 
 namespace dcp::kernels {
 
@@ -18,9 +19,12 @@ void attention_merge(Queue& queue, const AttentionMerge& args) {
                   span.q_count <= shape[0] - span.q_begin,
               "attention_merge: spans", "must lie inside the rows of o_THD");
     }
-    check_backend(queue, "attention_merge");
     const OpTimer timer(queue, "attention_merge");
-    cpu::attention_merge(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::attention_merge(queue, args);
+    } else {
+        cpu::attention_merge(queue, args);
+    }
 }
 
 }  // namespace dcp::kernels

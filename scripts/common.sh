@@ -10,7 +10,7 @@ repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 build_packages=(g++ cmake ninja-build pkg-config ccache mold
     libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
     libdnnl-dev opencl-headers ocl-icd-opencl-dev libhwy-dev libxsmm-dev libopenmpi-dev openmpi-bin)
-test_packages=(catch2 python3)
+test_packages=(catch2 libboost-context-dev python3)
 launch_test_packages=(iproute2 slurm-wlm munge)  # two emulated hosts, a Slurm of one node
 lint_packages=(clang-format-14 clang-tidy-19)
 comparison_packages=(python3 python3-venv)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds and runs the tests. Without arguments: unit and house tests, a few minutes on two cores.
 # With --all, what continuous integration runs: formatting, clang-tidy, the unit tests under the
-# address and undefined-behaviour sanitizers, the command-line, launch and long tests. The last summary is
-# that of the main test run.
+# address and undefined-behaviour sanitizers, the command-line, launch and long tests, a sample of the
+# mutations of CUDA kernels; where the CUDA toolkit is, also the CUDA build and the registers of its
+# kernels. The last summary is that of the main test run.
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
@@ -35,7 +36,7 @@ our_sources() {
 }
 
 check_format() {
-    our_sources '*.cpp' '*.hpp' | xargs --no-run-if-empty clang-format-14 --dry-run --Werror
+    our_sources '*.cpp' '*.hpp' '*.cu' '*.cuh' 'tests/cuda_emu/include/*.h' | xargs --no-run-if-empty clang-format-14 --dry-run --Werror
 }
 
 # Tests are left out: Catch2's macros are not ours to lint, and they would double the time. Clang has
@@ -64,6 +65,16 @@ run_sanitized_unit_tests() {
         ctest --preset cpu-asan --parallel "$jobs"
 }
 
+# The program with nvcc's kernels must build, and start where there is no driver.
+build_cuda() {
+    (build cuda dcp) && build/cuda/dcp --version | grep --quiet 'CUDA is built in'
+}
+
+# Breaks a few things in the CUDA kernels: the emulated tests must notice each of them.
+try_mutations() {
+    tests/cuda_emu/mutate.py build/cpu --sample 4
+}
+
 need_packages "building and testing dcp" "${build_packages[@]}" "${test_packages[@]}"
 if [[ $all == yes ]]; then
     need_packages "formatting and lint" git "${lint_packages[@]}"
@@ -75,6 +86,13 @@ build cpu all
 if [[ $all == yes ]]; then
     stage "lint (clang-tidy-19)" run_tidy
     stage "unit tests under sanitizers (build/cpu-asan)" run_sanitized_unit_tests
+    stage "mutations of CUDA kernels, a sample" try_mutations
+    if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
+        stage "CUDA build (build/cuda)" build_cuda
+        stage "registers of the CUDA kernels" scripts/cuda_resources.py
+    else
+        echo "no nvcc here: the CUDA sources are not compiled for GPUs, only run by the emulator"
+    fi
     stage "tests" ctest --preset cpu --parallel "$jobs"
 else
     stage "tests" ctest --preset fast --parallel "$jobs"

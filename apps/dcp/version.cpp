@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/commands.hpp"
+#include "core/base/cuda/availability.hpp"
 #include "kernels/processor.hpp"
 
 namespace dcp {
@@ -20,10 +21,11 @@ std::string describe_version() {
     return fmt::format(
         "dcp {}\n"
         "build     {}, {}\n"
-        "backends  cpu; CUDA is not built in\n"
+        "backends  cpu; CUDA is {}\n"
         "products  {}\n"
         "vectors   {}",
-        DCP_VERSION, DCP_BUILD_TYPE, kCompiler, processor.products, processor.vectors);
+        DCP_VERSION, DCP_BUILD_TYPE, kCompiler, cuda::availability().description,
+        processor.products, processor.vectors);
 }
 
 }  // namespace dcp

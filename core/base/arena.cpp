@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -34,25 +35,44 @@ std::string_view name(MemoryCategory category) {
     return "?";
 }
 
-Arena::Arena(std::int64_t budget_bytes) : budget_bytes_(budget_bytes) {
-    const auto reserve_bytes = static_cast<std::size_t>(std::max(budget_bytes, kAlignmentBytes));
-    void* range = mmap(nullptr, reserve_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) {
-        throw IoError(
-            fmt::format("the system refused to reserve {} of addresses for memory.budget ({}): set "
-                        "a smaller memory.budget",
-                        format_bytes(budget_bytes), std::generic_category().message(errno)));
-    }
-    // Large pages where the system offers them: products walk whole matrices, and 4 KiB pages cost
-    // them TLB misses.
-    madvise(range, reserve_bytes, MADV_HUGEPAGE);
-    base_ = static_cast<std::byte*>(range);
-}
+namespace {
 
-Arena::~Arena() {
-    munmap(base_, static_cast<std::size_t>(std::max(budget_bytes_, kAlignmentBytes)));
-}
+class HostMemory final : public ArenaMemory {
+public:
+    explicit HostMemory(std::int64_t budget_bytes)
+        : num_bytes_(static_cast<std::size_t>(std::max(budget_bytes, Arena::kAlignmentBytes))) {
+        void* range = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (range == MAP_FAILED) {
+            throw IoError(fmt::format(
+                "the system refused to reserve {} of addresses for memory.budget ({}): set "
+                "a smaller memory.budget",
+                format_bytes(budget_bytes), std::generic_category().message(errno)));
+        }
+        // Large pages where the system offers them: products walk whole matrices, and 4 KiB pages
+        // cost them TLB misses.
+        madvise(range, num_bytes_, MADV_HUGEPAGE);
+        data_ = static_cast<std::byte*>(range);
+    }
+    HostMemory(const HostMemory&) = delete;
+    HostMemory& operator=(const HostMemory&) = delete;
+    ~HostMemory() override { munmap(data_, num_bytes_); }
+
+    std::byte* data() const override { return data_; }
+    bool is_host_memory() const override { return true; }
+
+private:
+    std::byte* data_ = nullptr;
+    std::size_t num_bytes_;
+};
+
+}  // namespace
+
+Arena::Arena(std::int64_t budget_bytes)
+    : Arena(budget_bytes, std::make_unique<HostMemory>(budget_bytes)) {}
+
+Arena::Arena(std::int64_t budget_bytes, std::unique_ptr<ArenaMemory> memory)
+    : memory_(std::move(memory)), budget_bytes_(budget_bytes) {}
 
 std::int64_t Arena::padded_bytes(DType dtype, const Shape& shape) {
     // Shapes come from configurations: a product beyond 64 bits is more than any budget, not
@@ -94,11 +114,12 @@ Tensor Arena::allocate(std::string_view tensor_name,
             format_bytes(budget_bytes_), format_bytes(used_bytes_),
             held.empty() ? "nothing" : held));
     }
-    std::byte* data = base_ + used_bytes_;
+    std::byte* data = memory_->data() + used_bytes_;
 #ifndef NDEBUG
-    std::memset(data, 0xff,
-                static_cast<std::size_t>(
-                    bytes));  // NaN in both floating-point types: reading before writing shows
+    // NaN in both floating-point types: reading before writing shows.
+    if (memory_->is_host_memory()) {
+        std::memset(data, 0xff, static_cast<std::size_t>(bytes));
+    }
 #endif
     const auto index = static_cast<std::size_t>(category);
     used_bytes_ += bytes;

@@ -5,6 +5,9 @@
 // general allocator would fragment; a stack cannot: what is reserved is the highest mark ever
 // reached, and it stays flat once the largest iteration has been seen.
 //
+// The memory may be that of a GPU (core/base/cuda/arena_memory.hpp); the accounting is the same. A
+// scope's memory is used again at once, so all work on one arena goes through one queue.
+//
 // Bytes are exact, by category, now and at the peak. Allocations are 64-byte aligned (one cache
 // line, one AVX-512 register); the padding counts. Contents of a new allocation are undefined
 // (debug builds and the sanitizer preset fill them with NaN bytes).
@@ -13,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -31,6 +35,18 @@ enum class MemoryCategory : std::uint8_t {
 inline constexpr int kNumMemoryCategories = 6;
 std::string_view name(MemoryCategory category);
 
+// One range of addresses that an arena cuts up.
+class ArenaMemory {
+public:
+    ArenaMemory() = default;
+    ArenaMemory(const ArenaMemory&) = delete;
+    ArenaMemory& operator=(const ArenaMemory&) = delete;
+    virtual ~ArenaMemory() = default;
+
+    virtual std::byte* data() const = 0;
+    virtual bool is_host_memory() const = 0;
+};
+
 class Arena {
 public:
     static constexpr std::int64_t kAlignmentBytes = 64;
@@ -38,7 +54,9 @@ public:
     // Reserves addresses for budget_bytes of host memory; pages become real when first written.
     // IoError when the system refuses.
     explicit Arena(std::int64_t budget_bytes);
-    ~Arena();
+    // `memory` has at least budget_bytes.
+    Arena(std::int64_t budget_bytes, std::unique_ptr<ArenaMemory> memory);
+    ~Arena() = default;
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
     Arena(Arena&&) = delete;
@@ -86,7 +104,7 @@ public:
     static std::int64_t padded_bytes(DType dtype, const Shape& shape);
 
 private:
-    std::byte* base_ = nullptr;
+    std::unique_ptr<ArenaMemory> memory_;
     std::int64_t budget_bytes_;
     std::int64_t used_bytes_ = 0;
     std::int64_t peak_bytes_ = 0;

@@ -21,17 +21,25 @@ void check_copy(const ConstTensor& tensor, std::size_t host_bytes) {
 
 }  // namespace
 
-void copy_to_device(Queue& /*queue*/, Tensor target, std::span<const std::byte> source) {
+void copy_to_device(Queue& queue, Tensor target, std::span<const std::byte> source) {
     check_copy(target, source.size());
-    if (!source.empty()) {
+    if (source.empty()) {
+        return;
+    }
+    if (queue.stream() != nullptr) {
+        queue.stream()->copy_to_device(target.data(), source.data(), source.size());
+    } else {
         std::memcpy(target.data(), source.data(), source.size());
     }
 }
 
 void copy_to_host(Queue& queue, std::span<std::byte> target, ConstTensor source) {
     check_copy(source, target.size());
-    queue.synchronize();
-    if (!target.empty()) {
+    if (target.empty()) {
+        queue.synchronize();
+    } else if (queue.stream() != nullptr) {
+        queue.stream()->copy_to_host(target.data(), source.data(), target.size());
+    } else {
         std::memcpy(target.data(), source.data(), target.size());
     }
 }

@@ -77,6 +77,12 @@ public:
     explicit CommError(const std::string& message) : Error(message, kExitFailedRun) {}
 };
 
+// CUDA refused or a kernel failed: names the call or the kernel.
+class CudaError : public Error {
+public:
+    explicit CudaError(const std::string& message) : Error(message, kExitFailedRun) {}
+};
+
 // A caller's mistake: shapes, element types or an order of calls that the contract excludes.
 class ShapeError : public Error {
 public:

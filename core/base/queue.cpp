@@ -22,4 +22,10 @@ Queue::Queue(DeviceKind device, int threads) : device_(device), threads_(threads
     }
 }
 
+Queue Queue::cuda(DeviceStream& stream) {
+    Queue queue(DeviceKind::kCuda, 1);
+    queue.stream_ = &stream;
+    return queue;
+}
+
 }  // namespace dcp

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -33,10 +34,30 @@ private:
     std::map<std::string, Entry, std::less<>> entries_;
 };
 
+// A stream of a GPU as far as queues need it, so that code above need not know CUDA
+// (core/base/cuda/stream.hpp has the one implementation).
+class DeviceStream {
+public:
+    DeviceStream() = default;
+    DeviceStream(const DeviceStream&) = delete;
+    DeviceStream& operator=(const DeviceStream&) = delete;
+    virtual ~DeviceStream() = default;
+
+    virtual void* handle() const = 0;  // CUDA's own
+    virtual void synchronize() = 0;
+    // The source may be reused when the call returns, unless it is pinned memory: that must stay
+    // as it is until the copy has run.
+    virtual void copy_to_device(void* target, const void* source, std::size_t bytes) = 0;
+    // Waits for the stream; the target is written when the call returns.
+    virtual void copy_to_host(void* target, const void* source, std::size_t bytes) = 0;
+};
+
 class Queue {
 public:
     // threads >= 1, or ShapeError. Copying is not allowed: a queue is a place, not a value.
     static Queue cpu(int threads) { return Queue(DeviceKind::kCpu, threads); }
+    // The stream is not owned and must live as long as the queue.
+    static Queue cuda(DeviceStream& stream);
     Queue(const Queue&) = delete;
     Queue& operator=(const Queue&) = delete;
     Queue(Queue&&) noexcept = default;
@@ -45,7 +66,12 @@ public:
 
     DeviceKind device() const { return device_; }
     int threads() const { return threads_; }
-    void synchronize() const {}  // a CPU queue is always empty
+    DeviceStream* stream() const { return stream_; }  // null on a CPU
+    void synchronize() const {                        // a CPU queue is always empty
+        if (stream_ != nullptr) {
+            stream_->synchronize();
+        }
+    }
 
     OpProfile* profile() const { return profile_; }
     void set_profile(OpProfile* profile) { profile_ = profile; }  // not owned; null: off
@@ -55,6 +81,7 @@ private:
 
     DeviceKind device_;
     int threads_;
+    DeviceStream* stream_ = nullptr;
     OpProfile* profile_ = nullptr;
 };
 

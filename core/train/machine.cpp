@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <string>
 
 #include <sched.h>
 
 #include "core/base/arena.hpp"
+#include "core/base/cuda/availability.hpp"
 #include "core/base/errors.hpp"
 #include "kernels/linear.hpp"
 
@@ -29,6 +31,21 @@ int available_processors(int ranks_on_node, int processors) {
     return std::max(processors, 1);
 }
 
+namespace {
+
+[[noreturn]] void refuse_cuda() {
+    const cuda::Availability gpu = cuda::availability();
+    std::string reason = "this build has no CUDA backend";
+    if (gpu.is_usable) {
+        reason = "this version has CUDA kernels for attention only and cannot train on a GPU yet";
+    } else if (gpu.is_built) {
+        reason = "CUDA is " + gpu.description;
+    }
+    throw UnsupportedError("run.device is cuda, but " + reason + ": set run.device to cpu or auto");
+}
+
+}  // namespace
+
 Machine resolve_machine(config::Device device,
                         config::ComputeType dtype,
                         std::int64_t threads,
@@ -36,9 +53,7 @@ Machine resolve_machine(config::Device device,
                         int ranks_on_node,
                         int processors) {
     if (device == config::Device::kCuda) {
-        throw UnsupportedError(
-            "run.device is cuda, but this build has no CUDA backend: set run.device to cpu or "
-            "auto");
+        refuse_cuda();
     }
     Machine machine;
     machine.threads =

@@ -16,7 +16,7 @@ struct Machine {
 };
 
 // The share of one of `ranks_on_node` ranks. UnsupportedError when something explicit cannot be
-// had: a GPU in a build without CUDA, bf16 on a processor without bf16 products.
+// had: a GPU (no model runs on one yet), bf16 on a processor without bf16 products.
 Machine resolve_machine(config::Device device,
                         config::ComputeType dtype,
                         std::int64_t threads,

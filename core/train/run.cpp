@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "comm/control.hpp"
+#include "core/base/cuda/availability.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/config/reader.hpp"
@@ -39,6 +40,11 @@ void print_head(const Console& console,
     console.line(fmt::format("device      cpu, {} thread{} a rank, {}, products at {:.3f} TFLOP/s",
                              trainer.machine().threads, trainer.machine().threads == 1 ? "" : "s",
                              name(trainer.machine().compute), peak_flops_per_second * 1e-12));
+    const cuda::Availability gpu = cuda::availability();
+    if (gpu.is_built) {
+        console.line(fmt::format("cuda        {}{}: the CPU trains", gpu.description,
+                                 gpu.is_usable ? "; no model trains on a GPU yet" : ""));
+    }
     console.line(fmt::format(
         "ranks       {}{}", trainer.world().topology.to_string(),
         trainer.world().size() > 1 ? fmt::format(", planner {}", config.planner.name) : ""));

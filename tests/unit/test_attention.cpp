@@ -1,13 +1,13 @@
-// Attention against its definition in double (tests/support/reference_attention.cpp), on awkward
-// lengths, head dimensions and layouts; bitwise independence of the number of threads.
+// Attention of the CPU backend against its definition in double
+// (tests/support/attention_cases.hpp), on awkward lengths, head dimensions and layouts; bitwise
+// independence of the number of threads.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "tests/support/attention_cases.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/reference.hpp"
-#include "tests/support/tensors.hpp"
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
@@ -21,239 +21,34 @@ namespace {
 
 using kernels::AttentionSpan;
 using kernels::GradMode;
+using Case = AttentionCase;
+using Inputs = AttentionInputs;
+using Results = AttentionResults;
 
-struct Case {
-    DType dtype = DType::kFloat32;
-    std::int64_t H = 2;
-    std::int64_t G = 2;
-    std::int64_t D = 32;
-    std::vector<AttentionSpan> spans;
-    bool causal = true;
-    DType gradient_dtype = DType::kFloat32;
-    GradMode mode = GradMode::kOverwrite;
-    std::int64_t gap = 0;         // elements between the rows of all tensors
-    double query_scale = 1;       // larger: scores of larger magnitude
-    std::int64_t spare_rows = 0;  // that no span names
-    int threads = 2;
-
-    std::int64_t num_queries() const {
-        std::int64_t rows = 0;
-        for (const AttentionSpan& span : spans) {
-            rows = std::max(rows, span.q_begin + span.q_count);
-        }
-        return rows + spare_rows;
-    }
-    std::int64_t num_keys() const {
-        std::int64_t rows = 0;
-        for (const AttentionSpan& span : spans) {
-            rows = std::max(rows, span.k_begin + span.k_count);
-        }
-        return rows + spare_rows;
-    }
-    reference::AttentionProblem problem() const {
-        return {num_queries(), num_keys(), H, G, D, spans, causal, scale()};
-    }
-    float scale() const { return static_cast<float>(1 / std::sqrt(static_cast<double>(D))); }
-    std::string name() const {
-        return fmt::format("{} H{} G{} D{} {} gap {} gradients {}", dcp::name(dtype), H, G, D,
-                           causal ? "causal" : "full", gap, dcp::name(gradient_dtype));
-    }
-};
-
-std::vector<AttentionSpan> packed(const std::vector<std::int64_t>& lengths) {
-    std::vector<AttentionSpan> spans;
-    std::int64_t begin = 0;
-    for (const std::int64_t length : lengths) {
-        spans.push_back({begin, length, begin, length, 0});
-        begin += length;
-    }
-    return spans;
+void run(const Case& c, const Inputs& in, Results& out, int threads = 2) {
+    Queue queue = Queue::cpu(threads);
+    run_attention(queue, c, in, out);
 }
 
-// Rows that no span names are NaN.
-TestTensor input(const Case& c, bool of_queries, std::uint64_t seed, double scale = 1) {
-    const std::int64_t rows = of_queries ? c.num_queries() : c.num_keys();
-    const std::int64_t heads = of_queries ? c.H : c.G;
-    const Shape shape{rows, heads, c.D};
-    TestTensor tensor = random_tensor(c.dtype, shape, seed, scale, 0, heads * c.D + c.gap);
-    Values values = tensor.values();
-    std::vector<bool> named(static_cast<std::size_t>(rows), false);
-    for (const AttentionSpan& span : c.spans) {
-        const std::int64_t begin = of_queries ? span.q_begin : span.k_begin;
-        std::fill_n(named.begin() + begin, of_queries ? span.q_count : span.k_count, true);
-    }
-    for (std::size_t i = 0; i < values.size(); i++) {
-        if (!named[i / static_cast<std::size_t>(heads * c.D)]) {
-            values[i] = std::numeric_limits<double>::quiet_NaN();
-        }
-    }
-    tensor.set(values);
-    return tensor;
+void check_against_reference(const Case& c) {
+    Queue queue = Queue::cpu(2);
+    check_attention(queue, c);
 }
 
-struct Inputs {
-    explicit Inputs(const Case& c)
-        : q(input(c, true, 1, c.query_scale)),
-          k(input(c, false, 2)),
-          v(input(c, false, 3)),
-          d_o(input(c, true, 4)) {}
-    TestTensor q;
-    TestTensor k;
-    TestTensor v;
-    TestTensor d_o;
-};
-
-TestTensor output(const Case& c, DType dtype, bool of_queries) {
-    const std::int64_t heads = of_queries ? c.H : c.G;
-    return nan_tensor(dtype, {of_queries ? c.num_queries() : c.num_keys(), heads, c.D},
-                      heads * c.D + c.gap);
-}
-
-struct Results {
-    explicit Results(const Case& c)
-        : o(output(c, c.dtype, true)),
-          lse(nan_tensor(DType::kFloat32, {c.H, c.num_queries()})),
-          d_q(output(c, c.gradient_dtype, true)),
-          d_k(output(c, c.gradient_dtype, false)),
-          d_v(output(c, c.gradient_dtype, false)) {}
-    TestTensor o;
-    TestTensor lse;
-    TestTensor d_q;
-    TestTensor d_k;
-    TestTensor d_v;
-};
-
-kernels::AttentionSizes sizes_of(const Case& c) {
-    return {c.dtype, c.num_queries(), c.num_keys(), c.H, c.G, c.D};
-}
-
-kernels::AttentionForward forward_args(const Case& c,
-                                       const Inputs& in,
-                                       Results& out,
-                                       TestTensor& workspace) {
-    return {.q_THD = in.q,
-            .k_TGD = in.k,
-            .v_TGD = in.v,
-            .o_THD = out.o,
-            .lse_HT = out.lse,
-            .spans = c.spans,
-            .causal = c.causal,
-            .scale = c.scale(),
-            .workspace = workspace};
-}
-
-kernels::AttentionBackward backward_args(const Case& c,
-                                         const Inputs& in,
-                                         Results& out,
-                                         TestTensor& workspace) {
-    return {.q_THD = in.q,
-            .k_TGD = in.k,
-            .v_TGD = in.v,
-            .o_THD = out.o,
-            .lse_HT = out.lse,
-            .d_o_THD = in.d_o,
-            .d_q_THD = out.d_q,
-            .d_k_TGD = out.d_k,
-            .d_v_TGD = out.d_v,
-            .mode = c.mode,
-            .spans = c.spans,
-            .causal = c.causal,
-            .scale = c.scale(),
-            .workspace = workspace};
-}
-
-void run(const Case& c, const Inputs& in, Results& out) {
-    Queue queue = Queue::cpu(c.threads);
-    const auto bytes = std::max(kernels::attention_forward_workspace_bytes(queue, sizes_of(c)),
-                                kernels::attention_backward_workspace_bytes(queue, sizes_of(c)));
-    TestTensor workspace = byte_tensor(bytes);
-    kernels::attention_forward(queue, forward_args(c, in, out, workspace));
-    kernels::attention_backward(queue, backward_args(c, in, out, workspace));
-    CHECK(workspace.guards_intact());
-    CHECK(out.o.guards_intact());
-    CHECK(out.lse.guards_intact());
-    CHECK(out.d_q.guards_intact());
-    CHECK(out.d_k.guards_intact());
-    CHECK(out.d_v.guards_intact());
-}
-
-Values sum(const Values& a, const Values& b) {
-    Values result(a.size());
-    std::transform(a.begin(), a.end(), b.begin(), result.begin(), std::plus<>());
-    return result;
-}
-
-// The backend with another implementation of the products, in the same steps as run().
+// The backend with another implementation of the products, in the same steps as run_attention().
 void run_with(const kernels::cpu::BlockProducts& products,
               const Case& c,
               const Inputs& in,
               Results& out) {
-    Queue queue = Queue::cpu(c.threads);
+    Queue queue = Queue::cpu(2);
     const auto bytes =
-        std::max(kernels::cpu::attention_forward_workspace_bytes(queue, sizes_of(c), &products),
-                 kernels::cpu::attention_backward_workspace_bytes(queue, sizes_of(c), &products));
+        std::max(kernels::cpu::attention_forward_workspace_bytes(queue, c.sizes(), &products),
+                 kernels::cpu::attention_backward_workspace_bytes(queue, c.sizes(), &products));
     TestTensor workspace = byte_tensor(bytes);
     kernels::cpu::attention_forward(queue, forward_args(c, in, out, workspace), &products);
     kernels::cpu::attention_backward(queue, backward_args(c, in, out, workspace), &products);
     CHECK(workspace.guards_intact());
-    CHECK(out.o.guards_intact());
-    CHECK(out.d_q.guards_intact());
-    CHECK(out.d_k.guards_intact());
-    CHECK(out.d_v.guards_intact());
-}
-
-// Errors are relative to the size of a whole tensor. fp32: the scores are sums of D products and
-// enter an exponential, which multiplies their relative error by their size; the factor covers the
-// rest of the chain. bf16: probabilities, their gradients and outputs are each rounded once, by at
-// most epsilon / 2.
-struct Tolerances {
-    double outputs;
-    double lse;
-    double gradients;
-};
-Tolerances tolerances(const Case& c) {
-    const double rounding = epsilon(DType::kFloat32) * (2 + std::sqrt(static_cast<double>(c.D)));
-    const double fp32 = rounding * std::max(1.0, c.query_scale);
-    if (c.dtype == DType::kFloat32) {
-        return {fp32, fp32, 2 * fp32};
-    }
-    return {epsilon(DType::kBFloat16) / 2, fp32,
-            epsilon(DType::kBFloat16) * std::max(1.0, c.query_scale / 2)};
-}
-
-void check_against_reference(const Case& c, const kernels::cpu::BlockProducts* products = nullptr) {
-    INFO(c.name());
-    const Inputs in(c);
-    Results out(c);
-    Values d_q_before(static_cast<std::size_t>(out.d_q.shape().num_elems()), 0);
-    Values d_k_before(static_cast<std::size_t>(out.d_k.shape().num_elems()), 0);
-    Values d_v_before = d_k_before;
-    if (c.mode == GradMode::kAccumulate) {
-        d_q_before = random_tensor(c.gradient_dtype, out.d_q.shape(), 11).values();
-        d_k_before = random_tensor(c.gradient_dtype, out.d_k.shape(), 12).values();
-        d_v_before = random_tensor(c.gradient_dtype, out.d_v.shape(), 13).values();
-        out.d_q.set(d_q_before);
-        out.d_k.set(d_k_before);
-        out.d_v.set(d_v_before);
-    }
-    if (products == nullptr) {
-        run(c, in, out);
-    } else {
-        run_with(*products, c, in, out);
-    }
-    const reference::AttentionProblem problem = c.problem();
-    const Values q = in.q.values();
-    const Values k = in.k.values();
-    const Values v = in.v.values();
-    const reference::Attention expected = reference::attention(problem, q, k, v);
-    const reference::AttentionGradients gradients =
-        reference::attention_backward(problem, q, k, v, in.d_o.values());
-    const Tolerances tolerance = tolerances(c);
-    CHECK(relative_error(out.o, expected.o) < tolerance.outputs);
-    CHECK(relative_error(out.lse, expected.lse) < tolerance.lse);
-    CHECK(relative_error(out.d_q, sum(d_q_before, gradients.d_q)) < tolerance.gradients);
-    CHECK(relative_error(out.d_k, sum(d_k_before, gradients.d_k)) < tolerance.gradients);
-    CHECK(relative_error(out.d_v, sum(d_v_before, gradients.d_v)) < tolerance.gradients);
+    out.check_guards();
 }
 
 // bf16 needs products in hardware.
@@ -386,21 +181,19 @@ TEST_CASE("attention: large scores", "[unit]") {
 TEST_CASE("attention: the same bits for any number of threads, every time", "[unit]") {
     for (const DType dtype : dtypes_here()) {
         for (const std::int64_t D : {32, 128}) {
-            Case c{.dtype = dtype,
-                   .H = 4,
-                   .G = 2,
-                   .D = D,
-                   .spans = packed({1, 1400, 31, 33, 64, 257, 700, 2}),
-                   .gradient_dtype = dtype,
-                   .threads = 1};
+            const Case c{.dtype = dtype,
+                         .H = 4,
+                         .G = 2,
+                         .D = D,
+                         .spans = packed({1, 1400, 31, 33, 64, 257, 700, 2}),
+                         .gradient_dtype = dtype};
             const Inputs in(c);
             Results expected(c);
-            run(c, in, expected);
+            run(c, in, expected, 1);
             for (const int threads : {1, 2, 3, 5, 5}) {
                 INFO(c.name() << ", threads: " << threads);
-                c.threads = threads;
                 Results out(c);
-                run(c, in, out);
+                run(c, in, out, threads);
                 CHECK(same_bits(out.o, expected.o));
                 CHECK(same_bits(out.lse, expected.lse));
                 CHECK(same_bits(out.d_q, expected.d_q));
@@ -442,13 +235,15 @@ TEST_CASE("attention: both implementations of the products", "[unit]") {
     for (const DType dtype : dtypes_here()) {
         for (const ProductKind kind : {ProductKind::kXsmm, ProductKind::kOneDnn}) {
             for (const std::int64_t D : {7, 80}) {
-                check_against_reference({.dtype = dtype,
-                                         .H = 2,
-                                         .G = 1,
-                                         .D = D,
-                                         .spans = packed({1, 31, 600, 257, 64}),
-                                         .gradient_dtype = dtype},
-                                        &kernels::cpu::block_products(kind, dtype, D));
+                const auto& products = kernels::cpu::block_products(kind, dtype, D);
+                check_attention([&](const Case& c, const Inputs& in,
+                                    Results& out) { run_with(products, c, in, out); },
+                                {.dtype = dtype,
+                                 .H = 2,
+                                 .G = 1,
+                                 .D = D,
+                                 .spans = packed({1, 31, 600, 257, 64}),
+                                 .gradient_dtype = dtype});
             }
         }
     }
@@ -463,8 +258,8 @@ TEST_CASE("attention: the comparison sees one wrong key", "[unit]") {
     k[static_cast<std::size_t>(130 * c.G * c.D + 5)] += 0.5;
     const reference::Attention spoilt =
         reference::attention(c.problem(), in.q.values(), k, in.v.values());
-    CHECK(relative_error(out.o, spoilt.o) > 10 * tolerances(c).outputs);
-    CHECK(relative_error(out.lse, spoilt.lse) > 10 * tolerances(c).lse);
+    CHECK(relative_error(out.o, spoilt.o) > 10 * attention_tolerances(c).outputs);
+    CHECK(relative_error(out.lse, spoilt.lse) > 10 * attention_tolerances(c).lse);
 }
 
 TEST_CASE("attention: work is counted as visible pairs", "[unit]") {

@@ -1,0 +1,10 @@
+// Of a build without CUDA.
+#include "core/base/cuda/availability.hpp"
+
+namespace dcp::cuda {
+
+Availability availability() {
+    return {.description = "not built in"};
+}
+
+}  // namespace dcp::cuda

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Shows that the checks of the CUDA kernels notice mistakes: breaks one thing at a time and runs them.
+
+    mutate.py BUILD [--sample N] [--only TEXT] [--list]
+
+BUILD is a build folder in which test_cuda_attention, test_cuda_matmul and test_race_kernels are built. Every mutation of mutations.py
+is compiled as the build compiles its kernels, linked in place of the right object, and run. Prints one line a mutation;
+exit status 1 when one is not caught by the check that it names. --sample N takes N of them, evenly spread.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from mutations import MUTATIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "kernels/cuda"
+PLAIN, RACE = "dcp_cuda_emulated", "dcp_cuda_racecheck"
+TESTS = {PLAIN: ["test_cuda_attention", "test_cuda_matmul"], RACE: ["test_race_kernels"]}
+SECONDS = 300  # of one run: a mutant may never end
+
+
+class Build:
+    def __init__(self, folder):
+        self.folder = folder.resolve()
+        self.work = self.folder / "mutants"
+        entries = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
+        self.compile = {}
+        for entry in entries:
+            for library in (PLAIN, RACE):
+                if f"/{library}.dir/" in entry["command"] and entry["file"].endswith(".cu"):
+                    self.compile[library, Path(entry["file"]).name] = entry["command"]
+        self.link = {}
+        for test in TESTS[PLAIN] + TESTS[RACE]:
+            commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", test],
+                                      capture_output=True, text=True, check=True).stdout.splitlines()
+            self.link[test] = next(line for line in commands if re.search(rf"-o \S*{test}(\s|$)", line))
+
+    def object_of(self, library, source, overlay):
+        """Compiles a kernel source with the mutated file in front of the others."""
+        target = self.work / f"{library}-{source}.o"
+        command = shlex.split(self.compile[library, source])
+        mutated = overlay / "kernels/cuda" / source
+        original = str(KERNELS / source)
+        command = [str(mutated) if part == original and mutated.exists() else part for part in command]
+        command[command.index("-o") + 1] = str(target)
+        for option in ("-MT", "-MF"):
+            if option in command:
+                place = command.index(option)
+                del command[place:place + 2]
+        command = [part for part in command if part != "-MD"]
+        command.insert(command.index(f"-I{ROOT}"), f"-I{overlay}")
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            sys.exit(f"a mutant of {source} does not compile:\n{result.stderr[-3000:]}")
+        return target
+
+    def program_of(self, library, test, objects):
+        archive = self.work / f"lib{library}.a"
+        original = next(self.folder.rglob(f"lib{library}.a"))
+        subprocess.run(["cp", original, archive], check=True)
+        for source, compiled in objects.items():
+            renamed = self.work / f"{source}.o"
+            compiled.replace(renamed)
+            subprocess.run(["ar", "r", archive, renamed], check=True, capture_output=True)
+            objects[source] = renamed
+        program = self.work / test
+        command = self.link[test].replace(str(original.relative_to(self.folder)), str(archive))
+        command = re.sub(rf"-o \S*{test}(?=\s|$)", f"-o {program}", command)
+        subprocess.run(command, shell=True, cwd=self.folder, check=True, capture_output=True)
+        return program
+
+
+def run(program):
+    """(caught, what was said) of one test program."""
+    environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}
+    try:
+        result = subprocess.run([program], capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)
+    except subprocess.TimeoutExpired:
+        return True, "did not end"
+    said = result.stdout + result.stderr
+    if "data race" in said:
+        return True, "data race"
+    reason = re.search(r"cuda_emu: [^(\n]*", said)
+    if not reason and "bank_conflicts" in said and "relative_error" not in said:
+        return result.returncode != 0, "bank conflicts"
+    return result.returncode != 0, reason.group().strip() if reason else "wrong values"
+
+
+def try_mutation(build, mutation):
+    name, file, old, new, sources, expected = mutation
+    overlay = build.work / "overlay"
+    subprocess.run(["rm", "-rf", overlay], check=True)
+    (overlay / "kernels/cuda").mkdir(parents=True)
+    text = (KERNELS / file).read_text(encoding="utf-8")
+    if text.count(old) == 0:
+        sys.exit(f"{name}: {file} has no longer what this mutation changes")
+    (overlay / "kernels/cuda" / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    found = "nothing"
+    for library in (PLAIN, RACE):
+        objects = {source: build.object_of(library, source, overlay) for source in sources}
+        for test in TESTS[library]:
+            caught, reason = run(build.program_of(library, test, objects))
+            if caught:
+                kind = "race" if library == RACE else "conflicts" if reason == "bank conflicts" else "values"
+                return kind == expected, f"{kind}: {reason}"
+    return expected == "nothing", found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    chosen = [mutation for mutation in MUTATIONS if options.only in mutation[0]]
+    if options.sample:
+        step = max(1, len(chosen) // options.sample)
+        chosen = chosen[step // 2::step][:options.sample]
+    if options.list:
+        print("\n".join(mutation[0] for mutation in chosen))
+        return 0
+    build = Build(options.build)
+    build.work.mkdir(exist_ok=True)
+    failures = 0
+    for mutation in chosen:
+        as_expected, found = try_mutation(build, mutation)
+        failures += not as_expected
+        print(f"{'ok  ' if as_expected else 'FAIL'} {mutation[0]:64s} {found}", flush=True)
+    print(f"{len(chosen)} mutations, {failures} not caught by the check that should")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
