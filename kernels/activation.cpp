@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -20,9 +21,12 @@ void swiglu_forward(Queue& queue, const SwiGluForward& args) {
     const std::int64_t F = args.y_TF.dim(1);
     check_tensor("swiglu_forward: gate_up_TF", args.gate_up_TF, {T, 2 * F}, kStored);
     check_tensor("swiglu_forward: y_TF", args.y_TF, {T, F}, kStored);
-    check_backend(queue, "swiglu_forward");
     const OpTimer timer(queue, "swiglu_forward");
-    cpu::swiglu_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::swiglu_forward(queue, args);
+    } else {
+        cpu::swiglu_forward(queue, args);
+    }
 }
 
 void swiglu_backward(Queue& queue, const SwiGluBackward& args) {
@@ -32,18 +36,24 @@ void swiglu_backward(Queue& queue, const SwiGluBackward& args) {
     check_tensor("swiglu_backward: d_y_TF", args.d_y_TF, {T, F}, kStored);
     check_tensor("swiglu_backward: gate_up_TF", args.gate_up_TF, {T, 2 * F}, kStored);
     check_tensor("swiglu_backward: d_gate_up_TF", args.d_gate_up_TF, {T, 2 * F}, kStored);
-    check_backend(queue, "swiglu_backward");
     const OpTimer timer(queue, "swiglu_backward");
-    cpu::swiglu_backward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::swiglu_backward(queue, args);
+    } else {
+        cpu::swiglu_backward(queue, args);
+    }
 }
 
 void gelu_forward(Queue& queue, const GeluForward& args) {
     check_two_dims("gelu_forward: x_TF", args.x_TF);
     check_tensor("gelu_forward: x_TF", args.x_TF, args.x_TF.shape(), kStored);
     check_tensor("gelu_forward: y_TF", args.y_TF, args.x_TF.shape(), kStored);
-    check_backend(queue, "gelu_forward");
     const OpTimer timer(queue, "gelu_forward");
-    cpu::gelu_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::gelu_forward(queue, args);
+    } else {
+        cpu::gelu_forward(queue, args);
+    }
 }
 
 void gelu_backward(Queue& queue, const GeluBackward& args) {
@@ -51,9 +61,12 @@ void gelu_backward(Queue& queue, const GeluBackward& args) {
     check_tensor("gelu_backward: d_y_TF", args.d_y_TF, args.x_TF.shape(), kStored);
     check_tensor("gelu_backward: x_TF", args.x_TF, args.x_TF.shape(), kStored);
     check_tensor("gelu_backward: d_x_TF", args.d_x_TF, args.x_TF.shape(), kStored);
-    check_backend(queue, "gelu_backward");
     const OpTimer timer(queue, "gelu_backward");
-    cpu::gelu_backward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::gelu_backward(queue, args);
+    } else {
+        cpu::gelu_backward(queue, args);
+    }
 }
 
 void add(Queue& queue, const Add& args) {
@@ -61,9 +74,12 @@ void add(Queue& queue, const Add& args) {
     check_tensor("add: a_TC", args.a_TC, args.y_TC.shape(), kStored);
     check_tensor("add: b_TC", args.b_TC, args.y_TC.shape(), kStored);
     check_tensor("add: y_TC", args.y_TC, args.y_TC.shape(), kStored);
-    check_backend(queue, "add");
     const OpTimer timer(queue, "add");
-    cpu::add(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::add(queue, args);
+    } else {
+        cpu::add(queue, args);
+    }
 }
 
 }  // namespace dcp::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -21,9 +22,12 @@ void cross_entropy(Queue& queue, const CrossEntropy& args) {
         check_tensor("cross_entropy: weights_T", args.weights_T, {T}, kFloat);
         check_contiguous("cross_entropy: weights_T", args.weights_T);
     }
-    check_backend(queue, "cross_entropy");
     const OpTimer timer(queue, "cross_entropy");
-    cpu::cross_entropy(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::cross_entropy(queue, args);
+    } else {
+        cpu::cross_entropy(queue, args);
+    }
 }
 
 }  // namespace dcp::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -15,9 +16,12 @@ void embedding_forward(Queue& queue, const EmbeddingForward& args) {
     check_contiguous("embedding_forward: tokens_T", args.tokens_T);
     check_tensor("embedding_forward: table_VC", args.table_VC, {args.table_VC.dim(0), C}, kFloat);
     check_tensor("embedding_forward: x_TC", args.x_TC, {T, C}, kStored);
-    check_backend(queue, "embedding_forward");
     const OpTimer timer(queue, "embedding_forward");
-    cpu::embedding_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::embedding_forward(queue, args);
+    } else {
+        cpu::embedding_forward(queue, args);
+    }
 }
 
 void embedding_backward(Queue& queue, const EmbeddingBackward& args) {
@@ -32,9 +36,12 @@ void embedding_backward(Queue& queue, const EmbeddingBackward& args) {
     check_contiguous("embedding_backward: tokens_T", args.tokens_T);
     check_tensor("embedding_backward: d_x_TC", args.d_x_TC, {T, C}, kStored);
     check_tensor("embedding_backward: d_table_VC", args.d_table_VC, {V, C}, kFloat);
-    check_backend(queue, "embedding_backward");
     const OpTimer timer(queue, "embedding_backward");
-    cpu::embedding_backward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::embedding_backward(queue, args);
+    } else {
+        cpu::embedding_backward(queue, args);
+    }
 }
 
 }  // namespace dcp::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -24,9 +25,12 @@ void layernorm_forward(Queue& queue, const LayerNormForward& args) {
     check_tensor("layernorm_forward: y_TC", args.y_TC, {T, C}, kStored);
     check_vector("layernorm_forward: mean_T", args.mean_T, T);
     check_vector("layernorm_forward: inverse_std_T", args.inverse_std_T, T);
-    check_backend(queue, "layernorm_forward");
     const OpTimer timer(queue, "layernorm_forward");
-    cpu::layernorm_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::layernorm_forward(queue, args);
+    } else {
+        cpu::layernorm_forward(queue, args);
+    }
 }
 
 void layernorm_backward(Queue& queue, const LayerNormBackward& args) {
@@ -44,9 +48,12 @@ void layernorm_backward(Queue& queue, const LayerNormBackward& args) {
     check_vector("layernorm_backward: d_weight_C", args.d_weight_C, C);
     check_vector("layernorm_backward: d_bias_C", args.d_bias_C, C);
     check_workspace("layernorm_backward", args.workspace, layernorm_backward_workspace_bytes(T, C));
-    check_backend(queue, "layernorm_backward");
     const OpTimer timer(queue, "layernorm_backward");
-    cpu::layernorm_backward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::layernorm_backward(queue, args);
+    } else {
+        cpu::layernorm_backward(queue, args);
+    }
 }
 
 std::size_t layernorm_backward_workspace_bytes(std::int64_t T, std::int64_t C) {

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -23,18 +24,24 @@ void adamw(Queue& queue, const AdamW& args) {
     check_flat("adamw: first_moments", args.first_moments, shape);
     check_flat("adamw: second_moments", args.second_moments, shape);
     check(args.step >= 1, "adamw: step", "counts from 1");
-    check_backend(queue, "adamw");
     const OpTimer timer(queue, "adamw");
-    cpu::adamw(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::adamw(queue, args);
+    } else {
+        cpu::adamw(queue, args);
+    }
 }
 
 void sum_of_squares(Queue& queue, ConstTensor x, Tensor out, Tensor workspace) {
     check_flat("sum_of_squares: x", x, x.shape());
     check_tensor("sum_of_squares: out", out, {8}, kBytes);
     check_workspace("sum_of_squares", workspace, sum_workspace_bytes(x.num_elems()));
-    check_backend(queue, "sum_of_squares");
     const OpTimer timer(queue, "sum_of_squares");
-    cpu::sum_of_squares(queue, x, out, workspace);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::sum_of_squares(queue, x, out, workspace);
+    } else {
+        cpu::sum_of_squares(queue, x, out, workspace);
+    }
 }
 
 void weighted_sum(Queue& queue, ConstTensor x, ConstTensor weights, Tensor out, Tensor workspace) {
@@ -44,9 +51,12 @@ void weighted_sum(Queue& queue, ConstTensor x, ConstTensor weights, Tensor out, 
     }
     check_tensor("weighted_sum: out", out, {8}, kBytes);
     check_workspace("weighted_sum", workspace, sum_workspace_bytes(x.num_elems()));
-    check_backend(queue, "weighted_sum");
     const OpTimer timer(queue, "weighted_sum");
-    cpu::weighted_sum(queue, x, weights, out, workspace);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::weighted_sum(queue, x, weights, out, workspace);
+    } else {
+        cpu::weighted_sum(queue, x, weights, out, workspace);
+    }
 }
 
 std::size_t sum_workspace_bytes(std::int64_t num_elems) {
@@ -56,9 +66,12 @@ std::size_t sum_workspace_bytes(std::int64_t num_elems) {
 void fill_zero(Queue& queue, Tensor x) {
     check_tensor("fill_zero: x", x, x.shape(),
                  {DType::kFloat32, DType::kBFloat16, DType::kInt32, DType::kUInt8});
-    check_backend(queue, "fill_zero");
     const OpTimer timer(queue, "fill_zero");
-    cpu::fill_zero(queue, x);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::fill_zero(queue, x);
+    } else {
+        cpu::fill_zero(queue, x);
+    }
 }
 
 }  // namespace dcp::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -15,9 +16,12 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     check_tensor("rmsnorm_forward: inverse_rms_T", args.inverse_rms_T, {T}, kFloat);
     check_contiguous("rmsnorm_forward: weight_C", args.weight_C);
     check_contiguous("rmsnorm_forward: inverse_rms_T", args.inverse_rms_T);
-    check_backend(queue, "rmsnorm_forward");
     const OpTimer timer(queue, "rmsnorm_forward");
-    cpu::rmsnorm_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::rmsnorm_forward(queue, args);
+    } else {
+        cpu::rmsnorm_forward(queue, args);
+    }
 }
 
 void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
@@ -35,9 +39,12 @@ void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
     check_contiguous("rmsnorm_backward: inverse_rms_T", args.inverse_rms_T);
     check_contiguous("rmsnorm_backward: d_weight_C", args.d_weight_C);
     check_workspace("rmsnorm_backward", args.workspace, rmsnorm_backward_workspace_bytes(T, C));
-    check_backend(queue, "rmsnorm_backward");
     const OpTimer timer(queue, "rmsnorm_backward");
-    cpu::rmsnorm_backward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::rmsnorm_backward(queue, args);
+    } else {
+        cpu::rmsnorm_backward(queue, args);
+    }
 }
 
 std::size_t rmsnorm_backward_workspace_bytes(std::int64_t T, std::int64_t C) {

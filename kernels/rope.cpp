@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -11,8 +12,11 @@ void rope_fill_table(Queue& queue, const RopeTable& table, double theta) {
     check_tensor("rope_fill_table: cos_PD", table.cos_PD, table.cos_PD.shape(), kFloat);
     check_tensor("rope_fill_table: sin_PD", table.sin_PD, table.cos_PD.shape(), kFloat);
     check(theta > 0, "rope_fill_table: theta", "must be positive");
-    check_backend(queue, "rope_fill_table");
-    cpu::rope_fill_table(queue, table, theta);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::rope_fill_table(queue, table, theta);
+    } else {
+        cpu::rope_fill_table(queue, table, theta);
+    }
 }
 
 void rope(Queue& queue, const Rope& args) {
@@ -27,9 +31,12 @@ void rope(Queue& queue, const Rope& args) {
     check_tensor("rope: cos_PD", args.cos_PD, {P, D / 2}, kFloat);
     check_tensor("rope: sin_PD", args.sin_PD, {P, D / 2}, kFloat);
     check_contiguous("rope: positions_T", args.positions_T);
-    check_backend(queue, "rope");
     const OpTimer timer(queue, "rope");
-    cpu::rope(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::rope(queue, args);
+    } else {
+        cpu::rope(queue, args);
+    }
 }
 
 }  // namespace dcp::kernels

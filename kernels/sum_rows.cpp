@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/exchange_rows.hpp"
+#include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
 
@@ -12,9 +13,12 @@ void sum_rows(Queue& queue, const SumRows& args) {
     for (const ConstTensor& from : args.from) {
         check_tensor("sum_rows: from", from, args.to.shape(), stored);
     }
-    check_backend(queue, "sum_rows");
     const OpTimer timer(queue, "sum_rows");
-    cpu::sum_rows(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::sum_rows(queue, args);
+    } else {
+        cpu::sum_rows(queue, args);
+    }
 }
 
 void copy_rows(Queue& queue, const ConstTensor& from, const Tensor& to) {

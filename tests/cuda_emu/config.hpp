@@ -39,6 +39,7 @@ struct Config {
     Counters total;  // of all finished blocks
 
     // The fake runtime.
+    bool runs_at_once = false;  // streams are not lazy (runtime.hpp)
     int num_devices = 1;
     bool has_driver = true;
     std::size_t device_memory_bytes = std::size_t{1} << 30;

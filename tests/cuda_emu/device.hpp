@@ -181,12 +181,13 @@ inline float rsqrtf(float x) {
 inline float __fdividef(float dividend, float divisor) {
     return dividend / divisor;
 }
+// The lowest set bit, counted from 1; 0 when there is none.
+inline int __ffs(int bits) {
+    return __builtin_ffs(bits);
+}
 inline unsigned __float_as_uint(float value) {
     return std::bit_cast<unsigned>(value);
 }
 inline float __uint_as_float(unsigned value) {
     return std::bit_cast<float>(value);
-}
-inline double __longlong_as_double(long long value) {
-    return std::bit_cast<double>(value);
 }

@@ -3,7 +3,7 @@
 
     mutate.py BUILD [--sample N] [--only TEXT] [--list]
 
-BUILD is a build folder in which test_cuda_attention, test_cuda_matmul and test_race_kernels are built. Every mutation of mutations.py
+BUILD is a build folder in which the emulated tests and test_race_kernels are built. Every mutation of mutations.py
 is compiled as the build compiles its kernels, linked in place of the right object, and run. Prints one line a mutation;
 exit status 1 when one is not caught by the check that it names. --sample N takes N of them, evenly spread.
 """
@@ -17,12 +17,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mutations import MUTATIONS
+from mutations import MUTATIONS, TESTS_OF
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels/cuda"
 PLAIN, RACE = "dcp_cuda_emulated", "dcp_cuda_racecheck"
-TESTS = {PLAIN: ["test_cuda_attention", "test_cuda_matmul"], RACE: ["test_race_kernels"]}
+RACE_TEST = "test_race_kernels"
 SECONDS = 300  # of one run: a mutant may never end
 
 
@@ -37,7 +37,7 @@ class Build:
                 if f"/{library}.dir/" in entry["command"] and entry["file"].endswith(".cu"):
                     self.compile[library, Path(entry["file"]).name] = entry["command"]
         self.link = {}
-        for test in TESTS[PLAIN] + TESTS[RACE]:
+        for test in {test for tests in TESTS_OF.values() for test in tests} | {RACE_TEST}:
             commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", test],
                                       capture_output=True, text=True, check=True).stdout.splitlines()
             self.link[test] = next(line for line in commands if re.search(rf"-o \S*{test}(\s|$)", line))
@@ -63,7 +63,7 @@ class Build:
 
     def program_of(self, library, test, objects):
         archive = self.work / f"lib{library}.a"
-        original = next(self.folder.rglob(f"lib{library}.a"))
+        original = self.folder / f"tests/cuda_emu/lib{library}.a"
         subprocess.run(["cp", original, archive], check=True)
         for source, compiled in objects.items():
             renamed = self.work / f"{source}.o"
@@ -105,7 +105,8 @@ def try_mutation(build, mutation):
     found = "nothing"
     for library in (PLAIN, RACE):
         objects = {source: build.object_of(library, source, overlay) for source in sources}
-        for test in TESTS[library]:
+        tests = {test: None for source in sources for test in TESTS_OF[source]} if library == PLAIN else [RACE_TEST]
+        for test in tests:
             caught, reason = run(build.program_of(library, test, objects))
             if caught:
                 kind = "race" if library == RACE else "conflicts" if reason == "bank conflicts" else "values"

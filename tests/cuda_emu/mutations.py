@@ -6,6 +6,18 @@ matrix loads are free of bank conflicts fails) or `race` (right values under eve
 sanitizer reports it). A mutation that `values` catches is not run under the sanitizer.
 """
 
+# The test programs that run a kernel source.
+TESTS_OF = {
+    "attention_forward.cu": ["test_cuda_attention"], "attention_dq.cu": ["test_cuda_attention"],
+    "attention_dkdv.cu": ["test_cuda_attention"], "attention_delta.cu": ["test_cuda_attention"],
+    "attention_merge.cu": ["test_cuda_exchange"], "sum_rows.cu": ["test_cuda_exchange"],
+    "matmul_bf16.cu": ["test_cuda_matmul"], "matmul_fp32.cu": ["test_cuda_matmul"],
+    "rmsnorm.cu": ["test_cuda_norms"], "layernorm.cu": ["test_cuda_norms"], "column_sums.cu": ["test_cuda_norms"],
+    "activation.cu": ["test_cuda_rows"], "rope.cu": ["test_cuda_rows"],
+    "embedding.cu": ["test_cuda_cross_entropy"], "cross_entropy.cu": ["test_cuda_cross_entropy"],
+    "optimizer.cu": ["test_cuda_optimizer"],
+}
+
 FORWARD, DQ, DKDV = "attention_forward.cu", "attention_dq.cu", "attention_dkdv.cu"
 BF16, FP32 = "matmul_bf16.cu", "matmul_fp32.cu"
 
@@ -100,4 +112,44 @@ MUTATIONS = [
     ("matmul_fp32: no barrier after the tiles are read", FP32, "        __syncthreads();  // everybody has read them\n", "",
      [FP32], "values"),
     ("matmul_fp32: depth past the end not zero", FP32, " && depth + k < num_depth", "", [FP32], "values"),
+    ("rows: no barrier before the sums of the warps are read", "rows.cuh",
+     "    __syncthreads();  // the sums of all warps are there\n", "", ["rmsnorm.cu"], "values"),
+    ("rows: no barrier before the scratch is used again", "rows.cuh",
+     "    __syncthreads();  // everybody has read them\n", "", ["rmsnorm.cu", "layernorm.cu"], "values"),
+    ("rows: vector load without the tail guard", "rows.cuh", "v[i] = i < count ? from[i] : 0.0F;", "v[i] = from[i];",
+     ["rmsnorm.cu"], "values"),
+    ("rows: vector store without the tail guard", "rows.cuh", "        if (i < count) {\n            to[i] = v[i];",
+     "        {\n            to[i] = v[i];", ["activation.cu"], "values"),
+    ("rows: unaligned rows stored as vectors", "rows.cuh", "if (count >= kVector && is_aligned(to)) {\n        *reinterpret_cast<uint4*>",
+     "if (count >= kVector - 1) {\n        *reinterpret_cast<uint4*>", ["activation.cu"], "values"),
+    ("rmsnorm: residual forgotten", "rmsnorm.cu", "if (args.residual.data != nullptr) {", "if (false) {", ["rmsnorm.cu"],
+     "values"),
+    ("rmsnorm: a block takes one token too many", "rmsnorm.cu", "min(begin + args.rows_per_block, args.num_rows)",
+     "min(begin + args.rows_per_block + 1, args.num_rows)", ["rmsnorm.cu"], "values"),
+    ("layernorm: columns past the end count", "layernorm.cu", "if (column + i < args.columns) {", "{", ["layernorm.cu"],
+     "values"),
+    ("column_sums: always accumulates", "column_sums.cu", "accumulates ? out_C[column] + sum : sum", "out_C[column] + sum",
+     ["column_sums.cu"], "values"),
+    ("activation: slope of the logistic function", "activation.cu", "(1.0F + gate[i] * (1.0F - s))", "(1.0F + gate[i] * s)",
+     ["activation.cu"], "values"),
+    ("rope: turns the wrong way", "rope.cu", "args.inverse ? -1.0F : 1.0F", "args.inverse ? 1.0F : -1.0F", ["rope.cu"],
+     "values"),
+    ("embedding: no barrier before the bits are read", "embedding.cu",
+     "    __syncthreads();  // the bits of all warps are there\n", "", ["embedding.cu"], "values"),
+    ("embedding: no barrier before the bits are written again", "embedding.cu",
+     "    __syncthreads();  // everybody has read them\n", "", ["embedding.cu"], "values"),
+    ("embedding: every occurrence owns the row", "embedding.cu", "if (any != 0) {", "if (false) {", ["embedding.cu"], "values"),
+    ("cross_entropy: no barrier before the warps are combined", "cross_entropy.cu",
+     "    __syncthreads();  // those of all warps are there\n", "", ["cross_entropy.cu"], "values"),
+    ("cross_entropy: no barrier before the gradient takes the logits' place", "cross_entropy.cu",
+     "    __syncthreads();  // the target's logit has been read", "    // the target's logit has been read",
+     ["cross_entropy.cu"], "values"),
+    ("cross_entropy: masked tokens have a gradient", "cross_entropy.cu", "v[i] = is_masked ? 0.0F : expf",
+     "v[i] = expf", ["cross_entropy.cu"], "values"),
+    ("optimizer: no barrier before the sums of the warps are read", "optimizer.cu",
+     "    __syncthreads();  // the sums of all warps are there\n", "", ["optimizer.cu"], "values"),
+    ("optimizer: decay after the step", "optimizer.cu", "p[i] -= fmaf(args.decay, p[i], args.rate * m[i] / spread);",
+     "p[i] -= args.rate * m[i] / spread;", ["optimizer.cu"], "values"),
+    ("sum_rows: the first source counts twice", "sum_rows.cu", "source == 0 ? v[i] : sum[i] + v[i]", "sum[i] + 2.0F * v[i]",
+     ["sum_rows.cu"], "values"),
 ]

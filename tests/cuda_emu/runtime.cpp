@@ -123,6 +123,9 @@ void enqueue(cudaStream_t stream, std::function<void()> operation) {
                                      : "cuda_emu: an operation on a stream that does not exist");
     }
     stream->pending.push_back(std::move(operation));
+    if (config().runs_at_once) {
+        finish(*stream);
+    }
 }
 
 void set_last_error(cudaError_t error) {
@@ -303,6 +306,26 @@ cudaError_t cudaMemcpyAsync(
     if (kind == cudaMemcpyDeviceToHost && !cuda_emu::is_pinned(target)) {
         cuda_emu::finish(*stream);
     }
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void* target,
+                              std::size_t target_pitch,
+                              const void* source,
+                              std::size_t source_pitch,
+                              std::size_t width,
+                              std::size_t height,
+                              cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+    if (kind != cudaMemcpyDeviceToDevice || width > target_pitch || width > source_pitch) {
+        return remember(cudaErrorInvalidValue);
+    }
+    cuda_emu::enqueue(stream, [=] {
+        for (std::size_t row = 0; row < height; row++) {
+            std::memcpy(static_cast<char*>(target) + row * target_pitch,
+                        static_cast<const char*>(source) + row * source_pitch, width);
+        }
+    });
     return cudaSuccess;
 }
 

@@ -62,6 +62,15 @@ cudaError_t cudaFreeHost(void* pointer);
 // waits for the copy.
 cudaError_t cudaMemcpyAsync(
     void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+// Between two places in device memory.
+cudaError_t cudaMemcpy2DAsync(void* target,
+                              std::size_t target_pitch,
+                              const void* source,
+                              std::size_t source_pitch,
+                              std::size_t width,
+                              std::size_t height,
+                              cudaMemcpyKind kind,
+                              cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);

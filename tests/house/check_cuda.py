@@ -18,7 +18,7 @@ FORBIDDEN = ["cudaMemcpy", "cudaMemset", "cudaMemcpy2D", "cudaMemcpyToSymbol", "
              "cudaDeviceSynchronize", "cudaStreamCreate", "cudaStreamLegacy", "cudaStreamPerThread",
              "cudaStreamDefault"]
 # Position of the stream among the arguments.
-STREAM_ARGUMENT = {"DCP_LAUNCH": 4, "cudaMemcpyAsync": 4, "cudaMemsetAsync": 3, "cudaEventRecord": 1,
+STREAM_ARGUMENT = {"DCP_LAUNCH": 4, "cudaMemcpyAsync": 4, "cudaMemcpy2DAsync": 7, "cudaMemsetAsync": 3, "cudaEventRecord": 1,
                    "cudaStreamWaitEvent": 0, "cudaStreamSynchronize": 0, "cudaMallocAsync": 2,
                    "cudaFreeAsync": 1}
 DEFAULT_STREAMS = {"", "0", "nullptr", "NULL", "{}", "cudaStream_t{}"}

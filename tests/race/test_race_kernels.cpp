@@ -7,8 +7,13 @@
 #include "tests/support/attention_cases.hpp"
 #include <catch2/catch.hpp>
 
+#include "kernels/cross_entropy.hpp"
 #include "kernels/cuda/compat.cuh"
 #include "kernels/cuda/matmul.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/layernorm.hpp"
+#include "kernels/optimizer.hpp"
+#include "kernels/rmsnorm.hpp"
 
 namespace dcp::test {
 namespace {
@@ -47,6 +52,43 @@ TEST_CASE("race: matmul", "[race]") {
         emulation.queue().synchronize();
         CHECK(c.guards_intact());
     }
+}
+
+TEST_CASE("race: row-wise operations", "[race]") {
+    Emulation emulation;
+    Queue& queue = emulation.queue();
+    constexpr std::int64_t T = 3;
+    constexpr std::int64_t C = 300;  // two warps a row, a ragged end
+    const auto fp32 = [](const Shape& shape, std::uint64_t seed) {
+        return random_tensor(DType::kFloat32, shape, seed);
+    };
+    const TestTensor x = fp32({T, C}, 1);
+    const TestTensor d_y = fp32({T, C}, 2);
+    const TestTensor weight = fp32({C}, 3);
+    TestTensor y = nan_tensor(DType::kFloat32, {T, C});
+    TestTensor mean = nan_tensor(DType::kFloat32, {T});
+    TestTensor inverse = nan_tensor(DType::kFloat32, {T});
+    TestTensor d_weight = nan_tensor(DType::kFloat32, {C});
+    TestTensor d_bias = nan_tensor(DType::kFloat32, {C});
+    TestTensor workspace = byte_tensor(kernels::layernorm_backward_workspace_bytes(T, C));
+    const auto mode = kernels::GradMode::kOverwrite;
+    kernels::rmsnorm_forward(queue, {x, weight, y, inverse});
+    kernels::rmsnorm_backward(queue, {d_y, x, weight, inverse, {}, y, d_weight, mode, workspace});
+    kernels::layernorm_forward(queue, {x, weight, weight, y, mean, inverse});
+    kernels::layernorm_backward(
+        queue, {d_y, x, weight, mean, inverse, {}, y, d_weight, d_bias, mode, workspace});
+    const TestTensor tokens = int_tensor({5, 1, 5});
+    TestTensor table = nan_tensor(DType::kFloat32, {7, C});
+    kernels::embedding_backward(queue, {tokens, d_y, table, mode});
+    const TestTensor targets = int_tensor({2, -1, 299});
+    const TestTensor weights = fp32({T}, 4);
+    kernels::cross_entropy(queue, {x, targets, weights, mean, y});
+    TestTensor sum = byte_tensor(8);
+    TestTensor sums = byte_tensor(kernels::sum_workspace_bytes(T * C));
+    kernels::sum_of_squares(queue, x.tensor().reshaped({T * C}), sum, sums);
+    queue.synchronize();
+    CHECK(y.guards_intact());
+    CHECK(table.guards_intact());
 }
 
 // Thread 0 of the other warp reads what this warp has written.

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "tests/support/compare.hpp"
-#include "tests/support/instruction_sets.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "kernels/cross_entropy.hpp"
@@ -41,13 +41,13 @@ double tolerance(DType stored, std::int64_t V) {
 }  // namespace
 
 TEST_CASE("cross-entropy matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const auto T = GENERATE(as<std::int64_t>{}, 0, 1, 7, 33);
     const auto V = GENERATE(as<std::int64_t>{}, 1, 2, 3, 31, 33, 70, 257, 8003);
     const DType gradient_type = GENERATE(kFp32, kBf16);
     CAPTURE(T, V, name(gradient_type), instruction_set_name(instruction_set));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     const auto logits = random_tensor(kFp32, {T, V}, 1, 5, 30, V + 3);
     const auto targets = targets_for(T, V);
     const auto targets_T = int_tensor(targets);
@@ -78,9 +78,9 @@ TEST_CASE("cross-entropy matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("cross-entropy of extreme logits", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
     // Far apart; forbidden words; NaN in a row that counts; NaN in a row that is masked.
@@ -118,7 +118,7 @@ TEST_CASE("cross-entropy gives the same bits on any number of threads", "[unit]"
     std::vector<TestTensor> losses;
     std::vector<TestTensor> gradients;
     for (const int threads : {1, 2, 3}) {
-        Queue queue = Queue::cpu(threads);
+        TestQueue queue(threads);
         losses.push_back(nan_tensor(kFp32, {T}));
         gradients.push_back(nan_tensor(kFp32, {T, V}));
         kernels::cross_entropy(queue, {logits, targets, weights, losses.back(), gradients.back()});
@@ -128,7 +128,7 @@ TEST_CASE("cross-entropy gives the same bits on any number of threads", "[unit]"
 }
 
 TEST_CASE("embedding copies rows and adds gradients in order", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const auto T = GENERATE(as<std::int64_t>{}, 0, 1, 33, 500);
     const auto C = GENERATE(as<std::int64_t>{}, 1, 7, 31, 33, 257);
@@ -141,7 +141,7 @@ TEST_CASE("embedding copies rows and adds gradients in order", "[unit]") {
         tokens.push_back(static_cast<std::int32_t>(t * t % V));  // some words never, some often
     }
     const auto tokens_T = int_tensor(tokens);
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
 
     const auto table = random_tensor(kFp32, {V, C}, 1);
     auto x = nan_tensor(stored, {T, C}, C + 3);
@@ -154,7 +154,7 @@ TEST_CASE("embedding copies rows and adds gradients in order", "[unit]") {
     Values expected = reference::embedding_backward(tokens, d_x.values(), V, C);
     std::vector<TestTensor> gradients;
     for (const int threads : {1, 2, 3}) {
-        Queue threaded = Queue::cpu(threads);
+        TestQueue threaded(threads);
         gradients.push_back(mode == GradMode::kOverwrite ? nan_tensor(kFp32, {V, C})
                                                          : random_tensor(kFp32, {V, C}, 3));
         kernels::embedding_backward(threaded, {tokens_T, d_x, gradients.back(), mode});

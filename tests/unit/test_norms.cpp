@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "tests/support/compare.hpp"
-#include "tests/support/instruction_sets.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -77,7 +77,7 @@ Values sum_of(const Values& a, const Values& b) {
 }  // namespace
 
 TEST_CASE("rmsnorm matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
@@ -87,7 +87,7 @@ TEST_CASE("rmsnorm matches the double-precision loop", "[unit]") {
     const Problem problem(sizes, x_type, y_type);
     auto y = nan_tensor(y_type, {T, C}, C + 5);
     auto inverse_rms = nan_tensor(kFp32, {T});
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
 
     kernels::rmsnorm_forward(queue, {.x_TC = problem.x,
                                      .weight_C = problem.weight,
@@ -103,7 +103,7 @@ TEST_CASE("rmsnorm matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("rmsnorm backward matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
@@ -121,7 +121,7 @@ TEST_CASE("rmsnorm backward matches the double-precision loop", "[unit]") {
         mode == GradMode::kOverwrite ? nan_tensor(kFp32, {C}) : random_tensor(kFp32, {C}, 6);
     const Values before = d_weight.values();
     auto workspace = byte_tensor(kernels::rmsnorm_backward_workspace_bytes(T, C));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
 
     kernels::rmsnorm_backward(queue,
                               {.d_y_TC = problem.d_y,
@@ -150,7 +150,7 @@ TEST_CASE("rmsnorm backward matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("layernorm matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
@@ -161,7 +161,7 @@ TEST_CASE("layernorm matches the double-precision loop", "[unit]") {
     auto y = nan_tensor(y_type, {T, C}, C + 5);
     auto mean = nan_tensor(kFp32, {T});
     auto inverse_std = nan_tensor(kFp32, {T});
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
 
     kernels::layernorm_forward(queue, {.x_TC = problem.x,
                                        .weight_C = problem.weight,
@@ -184,7 +184,7 @@ TEST_CASE("layernorm matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("layernorm backward matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const Sizes sizes = any_sizes();
     const DType x_type = GENERATE(kFp32, kBf16);
@@ -205,7 +205,7 @@ TEST_CASE("layernorm backward matches the double-precision loop", "[unit]") {
     const Values weight_before = d_weight.values();
     const Values bias_before = d_bias.values();
     auto workspace = byte_tensor(kernels::layernorm_backward_workspace_bytes(T, C));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
 
     kernels::layernorm_backward(queue,
                                 {.d_y_TC = problem.d_y,
@@ -245,7 +245,7 @@ TEST_CASE("norms work in place and give the same bits on any number of threads",
     const DType stored = GENERATE(kFp32, kBf16);
     std::vector<Values> results;
     for (const int threads : {1, 2, 3}) {
-        Queue queue = Queue::cpu(threads);
+        TestQueue queue(threads);
         const Problem problem({T, C}, stored, stored);
         auto x = random_tensor(stored, {T, C}, 1, 2, 1.5);
         auto inverse = nan_tensor(kFp32, {T});
@@ -286,7 +286,7 @@ TEST_CASE("norms work in place and give the same bits on any number of threads",
 TEST_CASE("a token's row does not depend on the rows around it", "[unit]") {
     constexpr std::int64_t C = 257;
     const Problem problem({33, C}, kFp32, kFp32);
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     auto y = nan_tensor(kFp32, {33, C});
     auto inverse = nan_tensor(kFp32, {33});
     kernels::rmsnorm_forward(queue, {problem.x, problem.weight, y, inverse, kEpsilon});
@@ -307,7 +307,7 @@ TEST_CASE("the norm comparison notices one wrong element", "[unit]") {
 
 TEST_CASE("norms refuse what does not fit", "[unit]") {
     const Problem problem({3, 8}, kFp32, kFp32);
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     auto y = nan_tensor(kFp32, {3, 8});
     auto inverse = nan_tensor(kFp32, {3});
     auto narrow = nan_tensor(kFp32, {3, 7});

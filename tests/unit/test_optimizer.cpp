@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "tests/support/compare.hpp"
-#include "tests/support/instruction_sets.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -32,11 +32,11 @@ std::int64_t any_length() {
 }  // namespace
 
 TEST_CASE("adamw matches the double-precision loop over several steps", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const std::int64_t count = any_length();
     CAPTURE(count, instruction_set_name(instruction_set));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     auto p = random_tensor(kFp32, {count}, 1);
     auto m = value_tensor(kFp32, {count}, Values(static_cast<std::size_t>(count)));
     auto v = value_tensor(kFp32, {count}, Values(static_cast<std::size_t>(count)));
@@ -83,7 +83,7 @@ TEST_CASE("adamw matches the double-precision loop over several steps", "[unit]"
 }
 
 TEST_CASE("sums in double over fixed blocks", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const std::int64_t count = any_length();
     CAPTURE(count, instruction_set_name(instruction_set));
@@ -104,7 +104,7 @@ TEST_CASE("sums in double over fixed blocks", "[unit]") {
     auto workspace = byte_tensor(kernels::sum_workspace_bytes(count));
     std::vector<double> sums;
     for (const int threads : {1, 2, 3}) {
-        Queue queue = Queue::cpu(threads);
+        TestQueue queue(threads);
         auto out = byte_tensor(8);
         kernels::sum_of_squares(queue, x, out, workspace);
         sums.push_back(value_of(out));
@@ -126,7 +126,7 @@ TEST_CASE("a sum of squares shows one number that is not finite", "[unit]") {
     auto x = random_tensor(kFp32, {99999}, 1, 1e30);
     auto out = byte_tensor(8);
     auto workspace = byte_tensor(kernels::sum_workspace_bytes(99999));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     kernels::sum_of_squares(queue, x, out, workspace);
     CHECK(std::isfinite(value_of(out)));  // 1e60 fits in a double
     x.set(at, bad);
@@ -139,7 +139,7 @@ TEST_CASE("adamw gives the same bits on any number of threads", "[unit]") {
     const auto g = random_tensor(kFp32, {kCount}, 2);
     std::vector<TestTensor> parameters;
     for (const int threads : {1, 2, 3}) {
-        Queue queue = Queue::cpu(threads);
+        TestQueue queue(threads);
         parameters.push_back(random_tensor(kFp32, {kCount}, 1));
         auto m = random_tensor(kFp32, {kCount}, 3);
         auto v = random_tensor(kFp32, {kCount}, 4, 0, 0.5);
@@ -158,7 +158,7 @@ TEST_CASE("fill_zero fills every element and nothing else", "[unit]") {
     const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kInt32, DType::kUInt8);
     const auto padding = GENERATE(as<std::int64_t>{}, 0, 5);
     const auto rows = GENERATE(as<std::int64_t>{}, 0, 1, 70, 3000);
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     auto x = nan_tensor(dtype, {rows, 101}, 101 + padding);
     kernels::fill_zero(queue, x);
     CHECK(max_error(x, Values(static_cast<std::size_t>(rows * 101))) == 0);
@@ -166,7 +166,7 @@ TEST_CASE("fill_zero fills every element and nothing else", "[unit]") {
 }
 
 TEST_CASE("the optimizer refuses what does not fit", "[unit]") {
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     auto a = random_tensor(kFp32, {8}, 1);
     auto b = random_tensor(kFp32, {7}, 1);
     auto out = byte_tensor(8);

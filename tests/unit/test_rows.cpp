@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "tests/support/compare.hpp"
-#include "tests/support/instruction_sets.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -38,14 +38,14 @@ std::int64_t any_columns() {
 }  // namespace
 
 TEST_CASE("swiglu matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const std::int64_t T = any_rows();
     const std::int64_t F = any_columns();
     const DType in = GENERATE(kFp32, kBf16);
     const DType out = GENERATE(kFp32, kBf16);
     CAPTURE(T, F, name(in), name(out), instruction_set_name(instruction_set));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     const auto gate_up = random_tensor(in, {T, 2 * F}, 1, 4, 0, 2 * F + 3);
     auto y = nan_tensor(out, {T, F}, F + 1);
     kernels::swiglu_forward(queue, {.gate_up_TF = gate_up, .y_TF = y});
@@ -67,14 +67,14 @@ TEST_CASE("swiglu matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("gelu matches the double-precision loop", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const std::int64_t T = any_rows();
     const std::int64_t F = any_columns();
     const DType in = GENERATE(kFp32, kBf16);
     const DType out = GENERATE(kFp32, kBf16);
     CAPTURE(T, F, name(in), name(out), instruction_set_name(instruction_set));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     const auto x = random_tensor(in, {T, F}, 1, 2, 0, F + 3);
     auto y = nan_tensor(out, {T, F}, F + 1);
     kernels::gelu_forward(queue, {.x_TF = x, .y_TF = y});
@@ -94,9 +94,9 @@ TEST_CASE("gelu matches the double-precision loop", "[unit]") {
 }
 
 TEST_CASE("activations are right at the ends of the number line", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const Values points{-1e4, -100, -88.5, -87.2, -20, -0.0, 20, 87.2, 88.5, 100, 1e4, nan};
     const auto F = static_cast<std::int64_t>(points.size());
@@ -127,14 +127,14 @@ TEST_CASE("activations are right at the ends of the number line", "[unit]") {
 }
 
 TEST_CASE("add adds and converts", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const std::int64_t T = any_rows();
     const std::int64_t C = any_columns();
     const DType a_type = GENERATE(kFp32, kBf16);
     const DType y_type = GENERATE(kFp32, kBf16);
     CAPTURE(T, C, name(a_type), name(y_type), instruction_set_name(instruction_set));
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     const auto a = random_tensor(a_type, {T, C}, 1, 1, 0, C + 3);
     const auto b = random_tensor(y_type, {T, C}, 2);
     auto y = nan_tensor(y_type, {T, C}, C + 2);
@@ -150,8 +150,8 @@ TEST_CASE("add adds and converts", "[unit]") {
     CHECK(y.guards_intact());
 }
 
-TEST_CASE("vector stores round to bf16 as the scalar conversion does", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+TEST_CASE("vector stores round to bf16 as the scalar conversion does", "[unit][cpu-only]") {
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     // Halfway cases to both sides, denormals, infinities, NaN, the largest float.
     std::vector<std::uint32_t> words{0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x00000001,
@@ -168,7 +168,7 @@ TEST_CASE("vector stores round to bf16 as the scalar conversion does", "[unit]")
     // Minus zero changes no number, not even plus or minus zero, nor which NaN it is.
     const auto minus_zero = value_tensor(kFp32, {1, C}, Values(words.size(), -0.0));
     auto y = nan_tensor(kBf16, {1, C});
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     kernels::add(queue, {.a_TC = a, .b_TC = minus_zero, .y_TC = y});
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -179,7 +179,7 @@ TEST_CASE("vector stores round to bf16 as the scalar conversion does", "[unit]")
 }
 
 TEST_CASE("rope turns heads inside a fused activation and back", "[unit]") {
-    const auto instruction_set = GENERATE(from_range(instruction_sets()));
+    const auto instruction_set = GENERATE(from_range(instruction_sets_to_test()));
     const UseInstructionSet use(instruction_set);
     const auto T = any_rows();
     const auto H = GENERATE(as<std::int64_t>{}, 1, 3);
@@ -188,7 +188,7 @@ TEST_CASE("rope turns heads inside a fused activation and back", "[unit]") {
     CAPTURE(T, H, D, name(stored), instruction_set_name(instruction_set));
     constexpr double kTheta = 10000;
     constexpr std::int64_t P = 3000;
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     auto cosines = nan_tensor(kFp32, {P, D / 2});
     auto sines = nan_tensor(kFp32, {P, D / 2});
     kernels::rope_fill_table(queue, {cosines, sines}, kTheta);
@@ -210,7 +210,7 @@ TEST_CASE("rope turns heads inside a fused activation and back", "[unit]") {
 }
 
 TEST_CASE("rope tables are right far out", "[unit]") {
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     constexpr std::int64_t P = 100001;
     auto cosines = nan_tensor(kFp32, {P, 2});
     auto sines = nan_tensor(kFp32, {P, 2});
@@ -229,7 +229,7 @@ TEST_CASE("row-wise operations give the same bits on any number of threads", "[u
     const auto d_y = random_tensor(stored, {T, F}, 2);
     std::vector<Values> results;
     for (const int threads : {1, 2, 3}) {
-        Queue queue = Queue::cpu(threads);
+        TestQueue queue(threads);
         auto y = nan_tensor(stored, {T, F});
         auto d_gate_up = nan_tensor(stored, {T, 2 * F});
         auto d_x = nan_tensor(stored, {T, F});
@@ -257,7 +257,7 @@ TEST_CASE("the activation comparison notices one wrong element", "[unit]") {
 }
 
 TEST_CASE("row-wise operations refuse what does not fit", "[unit]") {
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     auto a = random_tensor(kFp32, {3, 8}, 1);
     auto odd = random_tensor(kFp32, {3, 1, 7}, 1);
     CHECK_THROWS_WITH(kernels::swiglu_forward(queue, {a, a}),
