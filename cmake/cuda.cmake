@@ -1,7 +1,5 @@
 # The CUDA backend: kernels/cuda and core/base/cuda compiled by nvcc for sm_80 and sm_90, or, without CUDA, functions that
 # refuse. Either way the target dcp_cuda_backend.
-#
-# CMake 3.25 knows no CUDA standard 20 for nvcc 13, hence -std=c++20 by hand.
 set(DCP_HAS_CUDA OFF)
 if(NOT DCP_WITH_CUDA MATCHES "^(ON|OFF|AUTO)$")
   message(FATAL_ERROR "DCP_WITH_CUDA is '${DCP_WITH_CUDA}', expected ON, OFF or AUTO")
@@ -44,14 +42,14 @@ if(DCP_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 13.0 REQUIRED)
+# CMake 3.25 does not know that nvcc 13 has C++20.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 
 add_library(dcp_cuda_backend STATIC ${DCP_CUDA_KERNELS} ${DCP_CUDA_HOST_SOURCES})
 # Warnings of the host compiler are errors in kernels too; -Wpedantic is not for the code that nvcc makes of them.
-target_include_directories(dcp_cuda_backend PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_options(dcp_cuda_backend PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -lineinfo -Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-missing-field-initializers>
-  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${DCP_WARNINGS_AS_ERRORS}>>:-Werror=all-warnings -Xcompiler=-Werror>
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wpedantic -Wno-missing-field-initializers>
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${DCP_WARNINGS_AS_ERRORS}>>:-Werror>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-missing-field-initializers>
+  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${DCP_WARNINGS_AS_ERRORS}>>:-Werror=all-warnings -Xcompiler=-Werror>)
 target_compile_definitions(dcp_cuda_backend PRIVATE $<$<BOOL:${DCP_SYNC_LAUNCHES}>:DCP_SYNC_LAUNCHES>)
 target_link_libraries(dcp_cuda_backend PUBLIC dcp_base PRIVATE CUDA::cudart)

@@ -37,7 +37,7 @@ namespace {
     const cuda::Availability gpu = cuda::availability();
     std::string reason = "this build has no CUDA backend";
     if (gpu.is_usable) {
-        reason = "this version has CUDA kernels for attention only and cannot train on a GPU yet";
+        reason = "no model runs on a GPU in this version";
     } else if (gpu.is_built) {
         reason = "CUDA is " + gpu.description;
     }

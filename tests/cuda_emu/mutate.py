@@ -56,6 +56,7 @@ class Build:
                 del command[place:place + 2]
         command = [part for part in command if part != "-MD"]
         command.insert(command.index(f"-I{ROOT}"), f"-I{overlay}")
+        command.append("-w")  # what a mutation leaves unused is no error
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             sys.exit(f"a mutant of {source} does not compile:\n{result.stderr[-3000:]}")
