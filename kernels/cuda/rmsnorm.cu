@@ -5,13 +5,15 @@
 //
 // Shapes: x, y, d_y, residual, d_x [T, C] of either type, C up to 16384; w, d_w [C]; r [T].
 // Threads: forward one block a token; backward one block for some tokens one after the other. A
-// thread keeps its vectors of eight elements of the row in registers, so that the row is read once.
+// thread keeps its vectors of eight elements of the row in registers, so that the row is read once
+// (beyond 8192 columns the backward pass reads d_y again, from cache).
 // d_w: every thread adds up its own columns over the block's tokens, the blocks' sums are added by
 // column_sums.cu. No atomics: the same bits every time.
 // Memory a token: forward x and y once; backward d_y, x, residual and d_x once.
 #include "core/base/cuda/check.hpp"
 #include "core/base/cuda/stream.hpp"
 #include "kernels/cuda/column_sums.hpp"
+#include "kernels/cuda/norm_blocks.hpp"
 #include "kernels/cuda/row_operations.hpp"
 #include "kernels/cuda/row_shape.hpp"
 #include "kernels/cuda/rows.cuh"
@@ -29,6 +31,7 @@ struct ForwardArgs {
     float* inverse_rms = nullptr;
     int columns = 0;
     float epsilon = 0;
+    bool has_statistics = false;  // inverse_rms is read, not written
 };
 
 template <int kVectors>
@@ -46,10 +49,15 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_forward_kernel(const F
             sum[0] = fmaf(x[j][i], x[j][i], sum[0]);
         }
     }
-    block_sum(sum, scratch);
-    const float inverse = 1.0F / sqrtf(sum[0] / static_cast<float>(args.columns) + args.epsilon);
-    if (thread_index() == 0) {
-        args.inverse_rms[row] = inverse;
+    float inverse = 0.0F;
+    if (args.has_statistics) {
+        inverse = args.inverse_rms[row];
+    } else {
+        block_sum(sum, scratch);
+        inverse = 1.0F / sqrtf(sum[0] / static_cast<float>(args.columns) + args.epsilon);
+        if (thread_index() == 0) {
+            args.inverse_rms[row] = inverse;
+        }
     }
     const Rows weight{args.weight, 0, false};
 #pragma unroll
@@ -86,23 +94,26 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_backward_kernel(const 
     const std::int64_t end = min(begin + args.rows_per_block, args.num_rows);
     const Rows weight{args.weight, 0, false};
     float d_weight[kVectors][kVector] = {};
+    // Four vectors a thread of d_w, x and g do not fit in the registers: g is then made again.
+    constexpr bool kKeepsG = kVectors <= 2;
     for (std::int64_t row = begin; row < end; row++) {
         const float inverse = args.inverse_rms[row];
         float x[kVectors][kVector];
-        float g[kVectors][kVector];
+        float g[kKeepsG ? kVectors : 1][kVector];
         float sum[1] = {0.0F};
 #pragma unroll
         for (int j = 0; j < kVectors; j++) {
             const int column = j * stride + thread_index() * kVector;
+            float(&g_j)[kVector] = g[kKeepsG ? j : 0];
             float w[kVector];
             load_vector(args.x, row, column, args.columns, x[j]);
-            load_vector(args.d_y, row, column, args.columns, g[j]);
+            load_vector(args.d_y, row, column, args.columns, g_j);
             load_vector(weight, 0, column, args.columns, w);
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                d_weight[j][i] = fmaf(g[j][i], x[j][i] * inverse, d_weight[j][i]);
-                g[j][i] *= w[i];
-                sum[0] = fmaf(g[j][i], x[j][i], sum[0]);
+                d_weight[j][i] = fmaf(g_j[i], x[j][i] * inverse, d_weight[j][i]);
+                g_j[i] *= w[i];
+                sum[0] = fmaf(g_j[i], x[j][i], sum[0]);
             }
         }
         block_sum(sum, scratch);
@@ -110,13 +121,23 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_backward_kernel(const 
 #pragma unroll
         for (int j = 0; j < kVectors; j++) {
             const int column = j * stride + thread_index() * kVector;
+            float(&g_j)[kVector] = g[kKeepsG ? j : 0];
             float d_x[kVector] = {};
+            if constexpr (!kKeepsG) {
+                load_vector(args.d_y, row, column, args.columns, g_j);
+                load_vector(weight, 0, column, args.columns, d_x);
+#pragma unroll
+                for (int i = 0; i < kVector; i++) {
+                    g_j[i] *= d_x[i];
+                    d_x[i] = 0.0F;
+                }
+            }
             if (args.residual.data != nullptr) {
                 load_vector(args.residual, row, column, args.columns, d_x);
             }
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                d_x[i] += inverse * (g[j][i] - x[j][i] * factor);
+                d_x[i] += inverse * (g_j[i] - x[j][i] * factor);
             }
             store_vector(args.d_x, row, column, args.columns, d_x);
         }
@@ -129,9 +150,7 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_backward_kernel(const 
     }
 }
 
-}  // namespace
-
-void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
+void forward_rows(Queue& queue, const RmsNormForward& args, bool has_statistics) {
     const std::int64_t T = args.x_TC.dim(0);
     const std::int64_t C = args.x_TC.dim(1);
     if (T == 0) {
@@ -144,7 +163,8 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
                               .y = target_of(args.y_TC),
                               .inverse_rms = args.inverse_rms_T.as<float>(),
                               .columns = static_cast<int>(C),
-                              .epsilon = args.epsilon};
+                              .epsilon = args.epsilon,
+                              .has_statistics = has_statistics};
     for_vectors(shape, [&]<int kVectors>() {
         DCP_LAUNCH(rmsnorm_forward_kernel<kVectors>, static_cast<unsigned>(T), shape.threads,
                    kScratchBytes, stream, forward);
@@ -152,15 +172,22 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     });
 }
 
+}  // namespace
+
+void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
+    forward_rows(queue, args, false);
+}
+
+void rmsnorm_apply(Queue& queue, const RmsNormForward& args) {
+    forward_rows(queue, args, true);
+}
+
 void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
     const std::int64_t T = args.x_TC.dim(0);
     const std::int64_t C = args.x_TC.dim(1);
     const cudaStream_t stream = dcp::cuda::stream_of(queue);
     const RowShape shape = row_shape("rmsnorm_backward", C);
-    // As many blocks of tokens as the workspace of the contract has rows for.
-    const auto row_bytes = C * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t blocks =
-        C == 0 ? 0 : static_cast<std::int64_t>(rmsnorm_backward_workspace_bytes(T, C)) / row_bytes;
+    const std::int64_t blocks = C == 0 ? 0 : norm_blocks(T);
     auto* const partial = static_cast<float*>(args.workspace.data());
     if (blocks > 0) {
         const BackwardArgs backward{.d_y = rows_of(args.d_y_TC),
