@@ -20,9 +20,12 @@ namespace dcp::kernels::cuda {
 
 namespace {
 
-// Query rows a step. Two accumulators of 16 x D leave few registers: from D = 80 on half as many.
+// Query rows a step. The two accumulators of 16 x D leave few registers for those of 16 x step.
 template <class T, int D>
-constexpr int kQueryStep = sizeof(T) == 2 && D <= 64 ? 64 : 32;
+constexpr int kQueryStep = sizeof(T) == 4 ? 32
+                           : D <= 64      ? 64
+                           : D <= 96      ? 32
+                                          : 16;
 
 template <class T, int D>
 constexpr int dkdv_shared_bytes() {
@@ -62,7 +65,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
         const int first = (first_step + step % steps_a_head) * kStep;
         const int buffer = step % 2;
         const int left = tile.q_count - first;
-        const std::int64_t row = tile.q_begin + first;
+        const std::int64_t row = hide(tile.q_begin + first);
         const int column = head * problem.head_dim;
         Layout::template load_async<kStep, kAttentionThreads>(
             q_tiles + buffer * kStep * Layout::kRowElems,

@@ -1,7 +1,7 @@
 #include "kernels/cuda/attention_tiles.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -53,10 +53,13 @@ std::vector<AttentionTile> attention_tiles(std::span<const AttentionSpan> spans,
                              .first = static_cast<std::int32_t>(first)});
         }
     }
-    std::stable_sort(tiles.begin(), tiles.end(),
-                     [&](const AttentionTile& a, const AttentionTile& b) {
-                         return work(a, tile_of) > work(b, tile_of);
-                     });
+    std::sort(tiles.begin(), tiles.end(), [&](const AttentionTile& a, const AttentionTile& b) {
+        const std::int64_t work_a = work(a, tile_of);
+        const std::int64_t work_b = work(b, tile_of);
+        return work_a != work_b ? work_a > work_b
+                                : std::tie(a.q_begin, a.k_begin, a.first) <
+                                      std::tie(b.q_begin, b.k_begin, b.first);
+    });
     return tiles;
 }
 

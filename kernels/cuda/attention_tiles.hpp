@@ -26,8 +26,8 @@ struct AttentionTile {
 
 enum class TileOf : std::uint8_t { kQueries, kKeys };
 
-// Most work first, so that the last blocks to finish are short ones; spans in order where equal.
-// UnsupportedError for a span of 2^29 rows or more.
+// Most work first, so that the last blocks to finish are short ones; in the order of rows where
+// equal. UnsupportedError for a span of 2^29 rows or more.
 std::vector<AttentionTile> attention_tiles(std::span<const AttentionSpan> spans,
                                            bool causal,
                                            TileOf tile_of);

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kMatmulThreads) matmul_fp32_kernel(const Matmu
         load_tile<kBAlongDepth>(b_tile, problem.b, column, depth, problem.num_columns,
                                 problem.depth);
         __syncthreads();  // the tiles are there
-#pragma unroll
+#pragma unroll 4          // sixteen would take more registers than they are worth
         for (int k = 0; k < kDepthStep; k++) {
             const float4 a = *reinterpret_cast<const float4*>(a_tile + k * kTilePitch + m0);
             const float4 b = *reinterpret_cast<const float4*>(b_tile + k * kTilePitch + n0);

@@ -6,7 +6,7 @@
 // Shapes: x, y, d_y, residual, d_x [T, C] of either type, C up to 16384; w, d_w [C]; r [T].
 // Threads: forward one block a token; backward one block for some tokens one after the other. A
 // thread keeps its vectors of eight elements of the row in registers, so that the row is read once
-// (beyond 8192 columns the backward pass reads d_y again, from cache).
+// (backward beyond 8192 columns: twice, the second time from cache).
 // d_w: every thread adds up its own columns over the block's tokens, the blocks' sums are added by
 // column_sums.cu. No atomics: the same bits every time.
 // Memory a token: forward x and y once; backward d_y, x, residual and d_x once.
@@ -94,50 +94,51 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_backward_kernel(const 
     const std::int64_t end = min(begin + args.rows_per_block, args.num_rows);
     const Rows weight{args.weight, 0, false};
     float d_weight[kVectors][kVector] = {};
-    // Four vectors a thread of d_w, x and g do not fit in the registers: g is then made again.
-    constexpr bool kKeepsG = kVectors <= 2;
+    // Rows of more than two vectors a thread do not fit in the registers beside the sums: they are
+    // read again.
+    constexpr bool kKeepsRow = kVectors <= 2;
     for (std::int64_t row = begin; row < end; row++) {
         const float inverse = args.inverse_rms[row];
-        float x[kVectors][kVector];
-        float g[kKeepsG ? kVectors : 1][kVector];
+        float x[kKeepsRow ? kVectors : 1][kVector];
+        float g[kKeepsRow ? kVectors : 1][kVector];  // d_y until it is multiplied by the weight
+        float w[kVector];
+        const auto load = [&](int slot, int column) {
+            load_vector(args.x, row, column, args.columns, x[slot]);
+            load_vector(args.d_y, row, column, args.columns, g[slot]);
+            load_vector(weight, 0, column, args.columns, w);
+        };
         float sum[1] = {0.0F};
 #pragma unroll
         for (int j = 0; j < kVectors; j++) {
-            const int column = j * stride + thread_index() * kVector;
-            float(&g_j)[kVector] = g[kKeepsG ? j : 0];
-            float w[kVector];
-            load_vector(args.x, row, column, args.columns, x[j]);
-            load_vector(args.d_y, row, column, args.columns, g_j);
-            load_vector(weight, 0, column, args.columns, w);
+            const int slot = kKeepsRow ? j : 0;
+            load(slot, j * stride + thread_index() * kVector);
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                d_weight[j][i] = fmaf(g_j[i], x[j][i] * inverse, d_weight[j][i]);
-                g_j[i] *= w[i];
-                sum[0] = fmaf(g_j[i], x[j][i], sum[0]);
+                d_weight[j][i] = fmaf(g[slot][i], x[slot][i] * inverse, d_weight[j][i]);
+                g[slot][i] *= w[i];
+                sum[0] = fmaf(g[slot][i], x[slot][i], sum[0]);
             }
         }
         block_sum(sum, scratch);
         const float factor = sum[0] / static_cast<float>(args.columns) * inverse * inverse;
 #pragma unroll
         for (int j = 0; j < kVectors; j++) {
+            const int slot = kKeepsRow ? j : 0;
             const int column = j * stride + thread_index() * kVector;
-            float(&g_j)[kVector] = g[kKeepsG ? j : 0];
-            float d_x[kVector] = {};
-            if constexpr (!kKeepsG) {
-                load_vector(args.d_y, row, column, args.columns, g_j);
-                load_vector(weight, 0, column, args.columns, d_x);
+            if (!kKeepsRow) {
+                load(slot, column);
 #pragma unroll
                 for (int i = 0; i < kVector; i++) {
-                    g_j[i] *= d_x[i];
-                    d_x[i] = 0.0F;
+                    g[slot][i] *= w[i];
                 }
             }
+            float d_x[kVector] = {};
             if (args.residual.data != nullptr) {
                 load_vector(args.residual, row, column, args.columns, d_x);
             }
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                d_x[i] += inverse * (g_j[i] - x[j][i] * factor);
+                d_x[i] += inverse * (g[slot][i] - x[slot][i] * factor);
             }
             store_vector(args.d_x, row, column, args.columns, d_x);
         }

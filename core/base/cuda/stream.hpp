@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <cuda_runtime_api.h>
 
@@ -39,7 +40,7 @@ private:
     cudaStream_t stream_ = nullptr;
 };
 
-enum class EventKind { kOrder, kTiming };
+enum class EventKind : std::uint8_t { kOrder, kTiming };
 
 class Event {
 public:
