@@ -58,11 +58,4 @@ void check_workspace(std::string_view what,
     }
 }
 
-void check_backend(const Queue& queue, std::string_view op) {
-    if (queue.device() != DeviceKind::kCpu) {
-        throw UnsupportedError(
-            fmt::format("{}: this build has no CUDA backend; use device: cpu", op));
-    }
-}
-
 }  // namespace dcp::kernels

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "core/base/dtype.hpp"
-#include "core/base/queue.hpp"
 #include "core/base/tensor.hpp"
 
 namespace dcp::kernels {
@@ -28,8 +27,5 @@ void check_optional(std::string_view what,
 void check_contiguous(std::string_view what, const ConstTensor& tensor);
 void check_workspace(std::string_view what, const ConstTensor& workspace, std::size_t needed_bytes);
 void check(bool holds, std::string_view what, std::string_view requirement);
-
-// Refuses a queue of a device whose backend is not part of this build (UnsupportedError).
-void check_backend(const Queue& queue, std::string_view op);
 
 }  // namespace dcp::kernels

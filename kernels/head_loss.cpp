@@ -4,6 +4,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/linear_checks.hpp"
 
 namespace dcp::kernels {
@@ -48,14 +49,20 @@ void head_loss(Queue& queue, const HeadLoss& args) {
     // Logits, and in training the gradients of x and of the weight.
     const double products = trains ? 3.0 : 1.0;
     const OpTimer timer(queue, kOp, products * linear_flops(T, weight.N, weight.K));
-    cpu::head_loss(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::head_loss(queue, args);
+    } else {
+        cpu::head_loss(queue, args);
+    }
 }
 
 std::size_t head_loss_workspace_bytes(
     const Queue& queue, DType dtype, std::int64_t T, std::int64_t V, std::int64_t C) {
     // Refuses what no product can be made for.
     static_cast<void>(linear_prepared_bytes(queue, dtype, V, C));
-    return cpu::head_loss_workspace_bytes(queue, dtype, T, V, C);
+    return queue.device() == DeviceKind::kCuda
+               ? cuda::head_loss_workspace_bytes(dtype, T, V, C)
+               : cpu::head_loss_workspace_bytes(queue, dtype, T, V, C);
 }
 
 }  // namespace dcp::kernels

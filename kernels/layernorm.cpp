@@ -1,7 +1,10 @@
 #include "kernels/layernorm.hpp"
 
+#include <algorithm>
+
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/norm_blocks.hpp"
 #include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
@@ -57,7 +60,7 @@ void layernorm_backward(Queue& queue, const LayerNormBackward& args) {
 }
 
 std::size_t layernorm_backward_workspace_bytes(std::int64_t T, std::int64_t C) {
-    return 2 * cpu::partial_sums_bytes(T, C);
+    return 2 * std::max(cpu::partial_sums_bytes(T, C), cuda::norm_partials_bytes(T, C));
 }
 
 }  // namespace dcp::kernels

@@ -11,6 +11,7 @@
 #include "core/base/errors.hpp"
 #include "kernels/check.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/linear_checks.hpp"
 
 namespace dcp::kernels {
@@ -20,7 +21,6 @@ namespace {
 // Type and sizes of a weight, before anything is made for them.
 void check_product(
     const Queue& queue, std::string_view op, DType dtype, std::int64_t N, std::int64_t K) {
-    check_backend(queue, op);
     check(N > 0 && K > 0, op, fmt::format("needs a weight with elements, not [{}, {}]", N, K));
     check(dtype == DType::kFloat32 || dtype == DType::kBFloat16, op,
           fmt::format("multiplies fp32 or bf16, not {}", name(dtype)));
@@ -89,19 +89,20 @@ void check_linear_input(
 }
 
 bool supports_dtype(const Queue& queue, DType dtype) {
-    check_backend(queue, "supports_dtype");
-    return cpu::supports_dtype(dtype);
+    return queue.device() == DeviceKind::kCuda || cpu::supports_dtype(dtype);
 }
 
 std::size_t linear_prepared_bytes(const Queue& queue, DType dtype, std::int64_t N, std::int64_t K) {
     check_product(queue, "linear_prepared_bytes", dtype, N, K);
-    return cpu::linear_prepared_bytes(dtype, N, K);
+    return queue.device() == DeviceKind::kCuda ? cuda::linear_prepared_bytes(dtype, N, K)
+                                               : cpu::linear_prepared_bytes(dtype, N, K);
 }
 
 std::size_t linear_workspace_bytes(
     const Queue& queue, DType dtype, std::int64_t T, std::int64_t N, std::int64_t K) {
     check_product(queue, "linear_workspace_bytes", dtype, N, K);
-    return cpu::linear_workspace_bytes(queue, dtype, T, N, K);
+    return queue.device() == DeviceKind::kCuda ? cuda::linear_workspace_bytes(dtype, T, N, K)
+                                               : cpu::linear_workspace_bytes(queue, dtype, T, N, K);
 }
 
 double linear_flops(std::int64_t T, std::int64_t N, std::int64_t K) {
@@ -113,7 +114,11 @@ void linear_prepare(Queue& queue, ConstTensor master_NK, const LinearWeight& wei
     check_linear_weight(queue, kOp, weight);
     check_tensor("linear_prepare: master_NK", master_NK, {weight.N, weight.K}, {DType::kFloat32});
     const OpTimer timer(queue, kOp);
-    cpu::linear_prepare(queue, master_NK, weight);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::linear_prepare(queue, master_NK, weight);
+    } else {
+        cpu::linear_prepare(queue, master_NK, weight);
+    }
 }
 
 void linear_forward(Queue& queue, const LinearForward& args) {
@@ -128,7 +133,11 @@ void linear_forward(Queue& queue, const LinearForward& args) {
     check_rope(kOp, args.rope, T, weight.N);
     check_linear_workspace(queue, kOp, weight, T, args.workspace);
     const OpTimer timer(queue, kOp, linear_flops(T, weight.N, weight.K));
-    cpu::linear_forward(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::linear_forward(queue, args);
+    } else {
+        cpu::linear_forward(queue, args);
+    }
 }
 
 void linear_backward_input(Queue& queue, const LinearBackwardInput& args) {
@@ -160,7 +169,11 @@ void linear_backward_input(Queue& queue, const LinearBackwardInput& args) {
     }
     check_linear_workspace(queue, kOp, weight, T, args.workspace);
     const OpTimer timer(queue, kOp, linear_flops(T, weight.N, weight.K));
-    cpu::linear_backward_input(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::linear_backward_input(queue, args);
+    } else {
+        cpu::linear_backward_input(queue, args);
+    }
 }
 
 void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
@@ -175,10 +188,17 @@ void linear_backward_weight(Queue& queue, const LinearBackwardWeight& args) {
     check_contiguous("linear_backward_weight: d_w_NK", args.d_w_NK);
     check_linear_workspace(queue, kOp, weight, T, args.workspace);
     const OpTimer timer(queue, kOp, linear_flops(T, weight.N, weight.K));
-    cpu::linear_backward_weight(queue, args);
+    if (queue.device() == DeviceKind::kCuda) {
+        cuda::linear_backward_weight(queue, args);
+    } else {
+        cpu::linear_backward_weight(queue, args);
+    }
 }
 
 double measure_matmul_flops_per_second(Queue& queue, DType dtype) {
+    if (queue.device() != DeviceKind::kCpu) {
+        throw UnsupportedError("the rate of products is measured on processors only");
+    }
     constexpr std::int64_t kSize = 1024;
     const std::int64_t T =
         std::max<std::int64_t>(kSize, std::int64_t{256} * queue.threads());  // two tiles each

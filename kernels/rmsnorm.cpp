@@ -1,7 +1,10 @@
 #include "kernels/rmsnorm.hpp"
 
+#include <algorithm>
+
 #include "kernels/check.hpp"
 #include "kernels/cpu/row_operations.hpp"
+#include "kernels/cuda/norm_blocks.hpp"
 #include "kernels/cuda/row_operations.hpp"
 
 namespace dcp::kernels {
@@ -48,7 +51,7 @@ void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
 }
 
 std::size_t rmsnorm_backward_workspace_bytes(std::int64_t T, std::int64_t C) {
-    return cpu::partial_sums_bytes(T, C);
+    return std::max(cpu::partial_sums_bytes(T, C), cuda::norm_partials_bytes(T, C));
 }
 
 }  // namespace dcp::kernels

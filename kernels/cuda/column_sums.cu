@@ -1,8 +1,9 @@
-// out[c] (+)= sum over b of partial[b][c], b in order: the second half of every gradient of a
+// out[c] (+)= sum over b of partial[b][c] in a fixed order: the second half of every gradient of a
 // norm's weight.
 //
-// Shapes: partial [B, C], out [C], fp32. Threads: one a column, neighbours side by side.
-// Memory: the partial rows once. Deterministic.
+// Shapes: partial [B, C], out [C], fp32.
+// Threads: a block has 32 columns; warp w adds the rows w, w + 8, ... of its lane's column, then
+// the first warp adds these eight sums in order. Memory: the partial rows once. Deterministic.
 #include "core/base/cuda/check.hpp"
 #include "kernels/cuda/column_sums.hpp"
 #include "kernels/cuda/compat.cuh"
@@ -11,7 +12,8 @@ namespace dcp::kernels::cuda {
 
 namespace {
 
-constexpr int kColumnThreads = 128;
+constexpr int kColumnWarps = 8;
+constexpr int kColumnThreads = kColumnWarps * kWarpThreads;
 
 __global__ void __launch_bounds__(kColumnThreads)
     column_sums_kernel(const float* __restrict__ partial_BC,
@@ -19,14 +21,22 @@ __global__ void __launch_bounds__(kColumnThreads)
                        std::int64_t num_columns,
                        float* __restrict__ out_C,
                        bool accumulates) {
-    const std::int64_t column =
-        static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + thread_index();
-    if (column >= num_columns) {
+    DCP_SHARED(float, sums);
+    const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarpThreads + lane_index();
+    float sum = 0.0F;
+    if (column < num_columns) {
+        for (std::int64_t block = warp_index(); block < num_blocks; block += kColumnWarps) {
+            sum += partial_BC[block * num_columns + column];
+        }
+    }
+    sums[thread_index()] = sum;
+    __syncthreads();  // the sums of all warps are there
+    if (warp_index() > 0 || column >= num_columns) {
         return;
     }
-    float sum = 0.0F;
-    for (std::int64_t block = 0; block < num_blocks; block++) {
-        sum += partial_BC[block * num_columns + column];
+#pragma unroll
+    for (int warp = 1; warp < kColumnWarps; warp++) {
+        sum += sums[warp * kWarpThreads + lane_index()];
     }
     out_C[column] = accumulates ? out_C[column] + sum : sum;
 }
@@ -42,9 +52,9 @@ void launch_column_sums(cudaStream_t stream,
     if (num_columns == 0) {
         return;
     }
-    const auto blocks = static_cast<unsigned>((num_columns + kColumnThreads - 1) / kColumnThreads);
-    DCP_LAUNCH(column_sums_kernel, blocks, kColumnThreads, 0, stream, partial_BC, num_blocks,
-               num_columns, out_C, mode == GradMode::kAccumulate);
+    const auto blocks = static_cast<unsigned>((num_columns + kWarpThreads - 1) / kWarpThreads);
+    DCP_LAUNCH(column_sums_kernel, blocks, kColumnThreads, kColumnThreads * sizeof(float), stream,
+               partial_BC, num_blocks, num_columns, out_C, mode == GradMode::kAccumulate);
     dcp::cuda::check_launch("column_sums", stream);
 }
 

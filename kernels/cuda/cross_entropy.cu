@@ -36,12 +36,16 @@ struct Exponentials {
     float top;
     float sum;
 };
+// What exponentials are relative to. Minus infinity cannot be: with 0 in its place, exp(-infinity)
+// is 0 and exp(NaN) NaN, so that a NaN shows in the sum wherever it is.
+__device__ __forceinline__ float offset_of(float top) {
+    return top == kMinusInfinity ? 0.0F : top;
+}
 __device__ __forceinline__ Exponentials combine(const Exponentials& a, const Exponentials& b) {
     const float top = fmaxf(a.top, b.top);
-    if (top == kMinusInfinity) {
-        return {top, 0.0F};
-    }
-    return {top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
+    const float offset = offset_of(top);
+    // The factor is 0 for a side of forbidden words alone, whose sum is 0 or NaN.
+    return {top, a.sum * expf(a.top - offset) + b.sum * expf(b.top - offset)};
 }
 
 // Over the whole block; the same bits for every thread. `scratch`: two floats a warp.
@@ -82,12 +86,13 @@ __global__ void __launch_bounds__(kLossThreads) cross_entropy_kernel(const LossA
             for (int i = 0; i < kVector; i++) {
                 top = i < count ? fmaxf(top, v[i]) : top;
             }
+            const float offset = offset_of(top);
             if (top > mine.top) {
-                mine = {top, mine.sum * expf(mine.top - top)};
+                mine = {top, mine.sum * expf(mine.top - offset)};
             }
 #pragma unroll
             for (int i = 0; i < kVector; i++) {
-                mine.sum += i < count && top > kMinusInfinity ? expf(v[i] - top) : 0.0F;
+                mine.sum += i < count ? expf(v[i] - offset) : 0.0F;
             }
         }
         all = combine_block(mine, scratch);

@@ -12,6 +12,7 @@
 #include "core/base/cuda/check.hpp"
 #include "core/base/cuda/stream.hpp"
 #include "kernels/cuda/column_sums.hpp"
+#include "kernels/cuda/norm_blocks.hpp"
 #include "kernels/cuda/row_operations.hpp"
 #include "kernels/cuda/row_shape.hpp"
 #include "kernels/cuda/rows.cuh"
@@ -32,6 +33,7 @@ struct ForwardArgs {
     float* inverse_std = nullptr;
     int columns = 0;
     float epsilon = 0;
+    bool has_statistics = false;  // mean and inverse_std are read, not written
 };
 
 template <int kVectors>
@@ -50,8 +52,10 @@ __global__ void __launch_bounds__(kMaxRowThreads) layernorm_forward_kernel(const
             sum[0] += x[j][i];
         }
     }
-    block_sum(sum, scratch);
-    const float mean = sum[0] / count;
+    if (!args.has_statistics) {
+        block_sum(sum, scratch);
+    }
+    const float mean = args.has_statistics ? args.mean[row] : sum[0] / count;
     sum[0] = 0.0F;
 #pragma unroll
     for (int j = 0; j < kVectors; j++) {
@@ -64,11 +68,16 @@ __global__ void __launch_bounds__(kMaxRowThreads) layernorm_forward_kernel(const
             }
         }
     }
-    block_sum(sum, scratch);
-    const float inverse = 1.0F / sqrtf(sum[0] / count + args.epsilon);
-    if (thread_index() == 0) {
-        args.mean[row] = mean;
-        args.inverse_std[row] = inverse;
+    float inverse = 0.0F;
+    if (args.has_statistics) {
+        inverse = args.inverse_std[row];
+    } else {
+        block_sum(sum, scratch);
+        inverse = 1.0F / sqrtf(sum[0] / count + args.epsilon);
+        if (thread_index() == 0) {
+            args.mean[row] = mean;
+            args.inverse_std[row] = inverse;
+        }
     }
     const Rows weight{args.weight, 0, false};
     const Rows bias{args.bias, 0, false};
@@ -179,9 +188,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     }
 }
 
-}  // namespace
-
-void layernorm_forward(Queue& queue, const LayerNormForward& args) {
+void forward_rows(Queue& queue, const LayerNormForward& args, bool has_statistics) {
     const std::int64_t T = args.x_TC.dim(0);
     const std::int64_t C = args.x_TC.dim(1);
     if (T == 0) {
@@ -196,7 +203,8 @@ void layernorm_forward(Queue& queue, const LayerNormForward& args) {
                               .mean = args.mean_T.as<float>(),
                               .inverse_std = args.inverse_std_T.as<float>(),
                               .columns = static_cast<int>(C),
-                              .epsilon = args.epsilon};
+                              .epsilon = args.epsilon,
+                              .has_statistics = has_statistics};
     for_vectors(shape, [&]<int kVectors>() {
         DCP_LAUNCH(layernorm_forward_kernel<kVectors>, static_cast<unsigned>(T), shape.threads,
                    kScratchBytes, stream, forward);
@@ -204,16 +212,22 @@ void layernorm_forward(Queue& queue, const LayerNormForward& args) {
     });
 }
 
+}  // namespace
+
+void layernorm_forward(Queue& queue, const LayerNormForward& args) {
+    forward_rows(queue, args, false);
+}
+
+void layernorm_apply(Queue& queue, const LayerNormForward& args) {
+    forward_rows(queue, args, true);
+}
+
 void layernorm_backward(Queue& queue, const LayerNormBackward& args) {
     const std::int64_t T = args.x_TC.dim(0);
     const std::int64_t C = args.x_TC.dim(1);
     const cudaStream_t stream = dcp::cuda::stream_of(queue);
     const RowShape shape = row_shape("layernorm_backward", C);
-    // As many blocks of tokens as the workspace of the contract has pairs of rows for.
-    const auto pair_bytes = 2 * C * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t blocks =
-        C == 0 ? 0
-               : static_cast<std::int64_t>(layernorm_backward_workspace_bytes(T, C)) / pair_bytes;
+    const std::int64_t blocks = C == 0 ? 0 : norm_blocks(T);
     auto* const weight_partial = static_cast<float*>(args.workspace.data());
     float* const bias_partial = weight_partial + blocks * C;
     if (blocks > 0) {

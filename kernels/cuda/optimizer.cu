@@ -5,14 +5,16 @@
 //
 // The factors are made in double on the host; the two small terms are added first, so that p is
 // rounded once and a small decay is not lost in a factor close to 1.
+// Optionally the new p, rounded to bf16, goes to an array of its own: what products read.
 // Threads: one a vector of eight elements. Memory: p, m, v read and written, g read: 28 bytes an
-// element.
+// element, 2 more for the rounded p.
 // Sums: one block for 32768 elements, in double, a fixed tree; then one block over these sums. The
 // same bits every time. Memory: the operands once.
 #include <cmath>
 
 #include "core/base/cuda/check.hpp"
 #include "core/base/cuda/stream.hpp"
+#include "core/base/errors.hpp"
 #include "kernels/cuda/row_operations.hpp"
 #include "kernels/cuda/rows.cuh"
 
@@ -29,6 +31,7 @@ struct AdamWArgs {
     const float* g = nullptr;
     float* m = nullptr;
     float* v = nullptr;
+    bf16* cast = nullptr;  // may be null
     std::int64_t num_elems = 0;
     float scale = 1;
     float beta1 = 0;
@@ -68,6 +71,9 @@ __global__ void __launch_bounds__(kOptimizerThreads) adamw_kernel(const AdamWArg
     store_vector(args.p + begin, count, p);
     store_vector(args.m + begin, count, m);
     store_vector(args.v + begin, count, v);
+    if (args.cast != nullptr) {
+        store_vector(args.cast + begin, count, p);
+    }
 }
 
 // Over the block, in a fixed order; valid in thread 0.
@@ -151,9 +157,7 @@ __global__ void __launch_bounds__(kOptimizerThreads) zero_rows_kernel(unsigned c
     }
 }
 
-}  // namespace
-
-void adamw(Queue& queue, const AdamW& args) {
+void launch_adamw(Queue& queue, const AdamW& args, bf16* cast) {
     const std::int64_t elems = args.parameters.num_elems();
     if (elems == 0) {
         return;
@@ -165,6 +169,7 @@ void adamw(Queue& queue, const AdamW& args) {
                           .g = args.gradients.as<float>(),
                           .m = args.first_moments.as<float>(),
                           .v = args.second_moments.as<float>(),
+                          .cast = cast,
                           .num_elems = elems,
                           .scale = static_cast<float>(args.gradient_scale),
                           .beta1 = static_cast<float>(args.beta1),
@@ -180,6 +185,20 @@ void adamw(Queue& queue, const AdamW& args) {
     DCP_LAUNCH(adamw_kernel, static_cast<unsigned>((elems + kElemsABlock - 1) / kElemsABlock),
                kOptimizerThreads, 0, stream, adamw);
     dcp::cuda::check_launch("adamw", stream);
+}
+
+}  // namespace
+
+void adamw(Queue& queue, const AdamW& args) {
+    launch_adamw(queue, args, nullptr);
+}
+
+void adamw_and_cast(Queue& queue, const AdamW& args, Tensor cast) {
+    if (cast.dtype() != DType::kBFloat16 || cast.num_elems() != args.parameters.num_elems() ||
+        !cast.is_contiguous()) {
+        throw ShapeError("adamw_and_cast: cast must be contiguous bf16, as long as parameters");
+    }
+    launch_adamw(queue, args, static_cast<bf16*>(cast.data()));
 }
 
 void sum_of_squares(Queue& queue, ConstTensor x, Tensor out, Tensor workspace) {

@@ -13,6 +13,7 @@
 #include "core/base/cuda/check.hpp"
 #include "core/base/cuda/stream.hpp"
 #include "kernels/cuda/column_sums.hpp"
+#include "kernels/cuda/norm_blocks.hpp"
 #include "kernels/cuda/row_operations.hpp"
 #include "kernels/cuda/row_shape.hpp"
 #include "kernels/cuda/rows.cuh"
@@ -30,6 +31,7 @@ struct ForwardArgs {
     float* inverse_rms = nullptr;
     int columns = 0;
     float epsilon = 0;
+    bool has_statistics = false;  // inverse_rms is read, not written
 };
 
 template <int kVectors>
@@ -47,10 +49,15 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_forward_kernel(const F
             sum[0] = fmaf(x[j][i], x[j][i], sum[0]);
         }
     }
-    block_sum(sum, scratch);
-    const float inverse = 1.0F / sqrtf(sum[0] / static_cast<float>(args.columns) + args.epsilon);
-    if (thread_index() == 0) {
-        args.inverse_rms[row] = inverse;
+    float inverse = 0.0F;
+    if (args.has_statistics) {
+        inverse = args.inverse_rms[row];
+    } else {
+        block_sum(sum, scratch);
+        inverse = 1.0F / sqrtf(sum[0] / static_cast<float>(args.columns) + args.epsilon);
+        if (thread_index() == 0) {
+            args.inverse_rms[row] = inverse;
+        }
     }
     const Rows weight{args.weight, 0, false};
 #pragma unroll
@@ -144,9 +151,7 @@ __global__ void __launch_bounds__(kMaxRowThreads) rmsnorm_backward_kernel(const 
     }
 }
 
-}  // namespace
-
-void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
+void forward_rows(Queue& queue, const RmsNormForward& args, bool has_statistics) {
     const std::int64_t T = args.x_TC.dim(0);
     const std::int64_t C = args.x_TC.dim(1);
     if (T == 0) {
@@ -159,7 +164,8 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
                               .y = target_of(args.y_TC),
                               .inverse_rms = args.inverse_rms_T.as<float>(),
                               .columns = static_cast<int>(C),
-                              .epsilon = args.epsilon};
+                              .epsilon = args.epsilon,
+                              .has_statistics = has_statistics};
     for_vectors(shape, [&]<int kVectors>() {
         DCP_LAUNCH(rmsnorm_forward_kernel<kVectors>, static_cast<unsigned>(T), shape.threads,
                    kScratchBytes, stream, forward);
@@ -167,15 +173,22 @@ void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
     });
 }
 
+}  // namespace
+
+void rmsnorm_forward(Queue& queue, const RmsNormForward& args) {
+    forward_rows(queue, args, false);
+}
+
+void rmsnorm_apply(Queue& queue, const RmsNormForward& args) {
+    forward_rows(queue, args, true);
+}
+
 void rmsnorm_backward(Queue& queue, const RmsNormBackward& args) {
     const std::int64_t T = args.x_TC.dim(0);
     const std::int64_t C = args.x_TC.dim(1);
     const cudaStream_t stream = dcp::cuda::stream_of(queue);
     const RowShape shape = row_shape("rmsnorm_backward", C);
-    // As many blocks of tokens as the workspace of the contract has rows for.
-    const auto row_bytes = C * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t blocks =
-        C == 0 ? 0 : static_cast<std::int64_t>(rmsnorm_backward_workspace_bytes(T, C)) / row_bytes;
+    const std::int64_t blocks = C == 0 ? 0 : norm_blocks(T);
     auto* const partial = static_cast<float*>(args.workspace.data());
     if (blocks > 0) {
         const BackwardArgs backward{.d_y = rows_of(args.d_y_TC),

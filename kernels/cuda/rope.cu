@@ -12,8 +12,8 @@
 
 #include "core/base/cuda/check.hpp"
 #include "core/base/cuda/stream.hpp"
+#include "kernels/cuda/rotate.cuh"
 #include "kernels/cuda/row_operations.hpp"
-#include "kernels/cuda/rows.cuh"
 
 namespace dcp::kernels::cuda {
 
@@ -23,13 +23,10 @@ constexpr int kRopeThreads = 128;
 
 struct RopeArgs {
     Target x;
-    const std::int32_t* positions = nullptr;
-    Rows cos_PD;
-    Rows sin_PD;
+    RotationTable table;
     std::int64_t num_tokens = 0;
     int num_heads = 0;
     int half = 0;  // D / 2
-    float sign = 1;
 };
 
 __global__ void __launch_bounds__(kRopeThreads) rope_kernel(const RopeArgs args) {
@@ -41,11 +38,6 @@ __global__ void __launch_bounds__(kRopeThreads) rope_kernel(const RopeArgs args)
     }
     const int head = static_cast<int>(item / vectors % args.num_heads);
     const int i = static_cast<int>(item % vectors) * kVector;
-    const std::int64_t position = args.positions[token];
-    float cosine[kVector];
-    float sine[kVector];
-    load_vector(args.cos_PD, position, i, args.half, cosine);
-    load_vector(args.sin_PD, position, i, args.half, sine);
     const Rows x{args.x.data, args.x.stride, args.x.is_bf16};
     // A half of a head ends where `columns` says, counted from the beginning of the row.
     const int lower = head * 2 * args.half;
@@ -54,13 +46,7 @@ __global__ void __launch_bounds__(kRopeThreads) rope_kernel(const RopeArgs args)
     float b[kVector];
     load_vector(x, token, lower + i, upper, a);
     load_vector(x, token, upper + i, upper + args.half, b);
-#pragma unroll
-    for (int e = 0; e < kVector; e++) {
-        const float turned = args.sign * sine[e];
-        const float first = a[e] * cosine[e] - b[e] * turned;
-        b[e] = b[e] * cosine[e] + a[e] * turned;
-        a[e] = first;
-    }
+    rotate(args.table, token, i, args.half, a, b);
     store_vector(args.x, token, lower + i, upper, a);
     store_vector(args.x, token, upper + i, upper + args.half, b);
 }
@@ -104,13 +90,13 @@ void rope(Queue& queue, const Rope& args) {
         return;
     }
     const RopeArgs rope{.x = target_of(args.x_THD),
-                        .positions = args.positions_T.as<std::int32_t>(),
-                        .cos_PD = rows_of(args.cos_PD),
-                        .sin_PD = rows_of(args.sin_PD),
+                        .table = {.positions = args.positions_T.as<std::int32_t>(),
+                                  .cos_PD = rows_of(args.cos_PD),
+                                  .sin_PD = rows_of(args.sin_PD),
+                                  .sign = args.inverse ? -1.0F : 1.0F},
                         .num_tokens = T,
                         .num_heads = static_cast<int>(heads),
-                        .half = static_cast<int>(half),
-                        .sign = args.inverse ? -1.0F : 1.0F};
+                        .half = static_cast<int>(half)};
     const cudaStream_t stream = dcp::cuda::stream_of(queue);
     DCP_LAUNCH(rope_kernel, static_cast<unsigned>((items + kRopeThreads - 1) / kRopeThreads),
                kRopeThreads, 0, stream, rope);

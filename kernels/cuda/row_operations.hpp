@@ -15,8 +15,11 @@
 namespace dcp::kernels::cuda {
 
 void rmsnorm_forward(Queue& queue, const RmsNormForward& args);
+// y again from statistics that are there: the same bits as the forward pass.
+void rmsnorm_apply(Queue& queue, const RmsNormForward& args);
 void rmsnorm_backward(Queue& queue, const RmsNormBackward& args);
 void layernorm_forward(Queue& queue, const LayerNormForward& args);
+void layernorm_apply(Queue& queue, const LayerNormForward& args);  // likewise
 void layernorm_backward(Queue& queue, const LayerNormBackward& args);
 
 void swiglu_forward(Queue& queue, const SwiGluForward& args);
@@ -34,6 +37,9 @@ void embedding_backward(Queue& queue, const EmbeddingBackward& args);
 void cross_entropy(Queue& queue, const CrossEntropy& args);
 
 void adamw(Queue& queue, const AdamW& args);
+// The same, and the new parameters rounded to bf16 into `cast` (contiguous, as many elements), so
+// that the copy which products read needs no second pass over the parameters.
+void adamw_and_cast(Queue& queue, const AdamW& args, Tensor cast);
 void sum_of_squares(Queue& queue, ConstTensor x, Tensor out, Tensor workspace);
 void weighted_sum(Queue& queue, ConstTensor x, ConstTensor weights, Tensor out, Tensor workspace);
 void fill_zero(Queue& queue, Tensor x);

@@ -40,6 +40,15 @@ private:
 #endif
 };
 
+// Head dimensions that the backend takes: any even one (any, without rotation), or multiples of 8.
+#if defined(DCP_TEST_CUDA)
+inline constexpr std::int64_t kSmallHeadDim = 8;
+inline constexpr std::int64_t kOddHeadDim = 24;
+#else
+inline constexpr std::int64_t kSmallHeadDim = 6;
+inline constexpr std::int64_t kOddHeadDim = 5;
+#endif
+
 // Those of Highway on a CPU; on a GPU there is one, and the CPU's does not matter.
 inline std::vector<std::int64_t> instruction_sets_to_test() {
 #if defined(DCP_TEST_CUDA)

@@ -3,6 +3,7 @@
 #include "tests/support/compare.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -172,7 +173,7 @@ double tolerance(DType dtype, const Head& head) {
 
 template <class Body>
 void for_each_head(Body body) {
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         if (!kernels::supports_dtype(queue, dtype)) {
             continue;
@@ -233,8 +234,8 @@ TEST_CASE("head_loss without gradients gives the same losses", "[unit][kernels]"
 }
 
 TEST_CASE("head_loss does not depend on the number of threads", "[unit][kernels]") {
-    Queue one = Queue::cpu(1);
-    Queue three = Queue::cpu(3);
+    TestQueue one(1);
+    TestQueue three(3);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         if (!kernels::supports_dtype(one, dtype)) {
             continue;
@@ -253,7 +254,7 @@ TEST_CASE("head_loss does not depend on the number of threads", "[unit][kernels]
 }
 
 TEST_CASE("the comparison of head_loss notices one wrong target", "[unit][kernels]") {
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     Head head(queue, InputKind::kRmsNorm, kF32, {257, 31, 33});
     const Expected expected = head.expected();
     head.targets_T.set(256, head.targets[256] == 0 ? 1 : head.targets[256] - 1);
@@ -265,7 +266,7 @@ TEST_CASE("the comparison of head_loss notices one wrong target", "[unit][kernel
 }
 
 TEST_CASE("head_loss refuses what does not fit together", "[unit][kernels]") {
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     Head head(queue, InputKind::kRmsNorm, kF32, {5, 7, 3});
     kernels::HeadLoss args = head.training();
     SECTION("an activation in front") {

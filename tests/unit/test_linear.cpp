@@ -4,6 +4,7 @@
 #include "tests/support/compare.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/tensors.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
@@ -166,7 +167,7 @@ constexpr Sizes kSizes[] = {{0, 31, 7},     {1, 1, 1},     {1, 257, 31},  {31, 7
 // body(queue, kind, dtype, sizes) for everything that this processor can multiply.
 template <class Body>
 void for_each_layer(Body body) {
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         if (!kernels::supports_dtype(queue, dtype)) {
             continue;
@@ -217,7 +218,7 @@ TEST_CASE("linear_forward matches the double-precision loop", "[unit][kernels]")
 }
 
 TEST_CASE("linear_forward reads and writes column blocks of wider matrices", "[unit][kernels]") {
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     for (const InputKind kind : kAllKinds) {
         Layer layer(queue, kind, kF32, {257, 31, 33}, 5);
         TestTensor y = nan_tensor(kF32, {layer.T, layer.N}, layer.N + 3);
@@ -242,7 +243,7 @@ TEST_CASE("linear_forward turns the first heads by their positions", "[unit][ker
     constexpr std::int64_t kHeadDim = 10;
     constexpr std::int64_t kPositions = 50;
     constexpr double kTheta = 10000;
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     TestTensor cos = nan_tensor(kF32, {kPositions, kHeadDim / 2});
     TestTensor sin = nan_tensor(kF32, {kPositions, kHeadDim / 2});
     kernels::rope_fill_table(queue, {.cos_PD = cos, .sin_PD = sin}, kTheta);
@@ -362,7 +363,7 @@ TEST_CASE("no product depends on the number of threads", "[unit][kernels]") {
         TestTensor y, d_x, d_norm_weight, d_w;
     };
     const auto run = [](int threads, InputKind kind, DType dtype) {
-        Queue queue = Queue::cpu(threads);
+        TestQueue queue(threads);
         Layer layer(queue, kind, dtype, {700, 257, 129});
         Results results{
             nan_tensor(dtype, {layer.T, layer.N}), nan_tensor(dtype, {layer.T, layer.x_width()}),
@@ -387,7 +388,7 @@ TEST_CASE("no product depends on the number of threads", "[unit][kernels]") {
                                                .workspace = layer.workspace});
         return results;
     };
-    const Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         for (const InputKind kind : kAllKinds) {
             if (!kernels::supports_dtype(queue, dtype)) {
@@ -405,7 +406,7 @@ TEST_CASE("no product depends on the number of threads", "[unit][kernels]") {
 }
 
 TEST_CASE("a row of y depends on its own row of x alone", "[unit][kernels]") {
-    Queue queue = Queue::cpu(2);
+    TestQueue queue(2);
     Layer layer(queue, InputKind::kRmsNorm, kF32, {257, 31, 33});
     TestTensor y = nan_tensor(kF32, {layer.T, layer.N});
     TestTensor y_spoilt = nan_tensor(kF32, {layer.T, layer.N});
@@ -424,7 +425,7 @@ TEST_CASE("a row of y depends on its own row of x alone", "[unit][kernels]") {
 }
 
 TEST_CASE("the comparison of products notices one wrong weight", "[unit][kernels]") {
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     Layer layer(queue, InputKind::kPlain, kF32, {257, 257, 31});
     const Values right = layer.y();
     layer.master.set(257 * 31 - 1, layer.master.values().back() + 0.01);
@@ -438,7 +439,7 @@ TEST_CASE("the comparison of products notices one wrong weight", "[unit][kernels
 }
 
 TEST_CASE("linear refuses what it cannot multiply", "[unit][kernels]") {
-    Queue queue = Queue::cpu(1);
+    TestQueue queue(1);
     Layer layer(queue, InputKind::kPlain, kF32, {5, 7, 3});
     TestTensor y = nan_tensor(kF32, {5, 7});
     kernels::LinearForward args{
@@ -483,8 +484,8 @@ TEST_CASE("linear refuses what it cannot multiply", "[unit][kernels]") {
     }
 }
 
-TEST_CASE("the rate of products is a rate that a processor can have", "[unit][kernels]") {
-    Queue queue = Queue::cpu(1);
+TEST_CASE("the rate of products is a rate that a processor can have", "[unit][kernels][cpu-only]") {
+    TestQueue queue(1);
     const double rate = kernels::measure_matmul_flops_per_second(queue, kF32);
     CHECK(rate > 1e8);
     CHECK(rate < 1e13);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/support/reference_model.hpp"
+#include "tests/support/test_queue.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/base/copy.hpp"
@@ -24,7 +25,7 @@ config::ModelConfig small_model() {
     config.layers = 2;
     config.heads = 4;
     config.kv_heads = 2;
-    config.head_dim = 6;
+    config.head_dim = test::kSmallHeadDim;
     config.ffn = 37;  // odd sizes: vector tails everywhere
     config.vocab = 29;
     return config;
@@ -57,7 +58,7 @@ Text random_text(const std::vector<std::int64_t>& lengths, std::int64_t vocab) {
 class Subject {
 public:
     Subject(const config::ModelConfig& config, DType compute, int threads)
-        : queue_(Queue::cpu(threads)),
+        : queue_(threads),
           arena_(std::int64_t{256} << 20),
           model_(config, compute, 256, model::Purpose::kTraining, queue_, arena_) {
         model_.initialize(queue_, 3);
@@ -141,7 +142,7 @@ private:
         return losses;
     }
 
-    Queue queue_;
+    test::TestQueue queue_;
     Arena arena_;
     model::Transformer model_;
     model::LocalAttention attention_;
@@ -197,7 +198,7 @@ std::vector<config::ModelConfig> variants() {
     all[2].kv_heads = 4;
     all[3].positions = config::Positions::kNone;
     all[3].kv_heads = 1;
-    all[3].head_dim = 5;
+    all[3].head_dim = test::kOddHeadDim;
     return all;
 }
 
@@ -206,7 +207,7 @@ std::vector<config::ModelConfig> variants() {
 TEST_CASE("losses agree with the double-precision model, packed or one by one", "[unit][model]") {
     const auto config = variants()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3))];
     const auto compute = GENERATE(DType::kFloat32, DType::kBFloat16);
-    if (!kernels::supports_dtype(Queue::cpu(1), compute)) {
+    if (!kernels::supports_dtype(test::TestQueue(1), compute)) {
         return;
     }
     Subject subject(config, compute, 2);
@@ -273,7 +274,7 @@ TEST_CASE("a spoilt gradient is noticed", "[unit][model]") {
 
 TEST_CASE("recomputation changes no bit of loss or gradients", "[unit][model]") {
     const auto compute = GENERATE(DType::kFloat32, DType::kBFloat16);
-    if (!kernels::supports_dtype(Queue::cpu(1), compute)) {
+    if (!kernels::supports_dtype(test::TestQueue(1), compute)) {
         return;
     }
     const auto config = variants()[static_cast<std::size_t>(GENERATE(0, 1))];

@@ -17,10 +17,16 @@ namespace {
 void rmsnorm_forward(Queue& /*queue*/, const RmsNormForward& /*args*/) {
     refuse();
 }
+void rmsnorm_apply(Queue& /*queue*/, const RmsNormForward& /*args*/) {
+    refuse();
+}
 void rmsnorm_backward(Queue& /*queue*/, const RmsNormBackward& /*args*/) {
     refuse();
 }
 void layernorm_forward(Queue& /*queue*/, const LayerNormForward& /*args*/) {
+    refuse();
+}
+void layernorm_apply(Queue& /*queue*/, const LayerNormForward& /*args*/) {
     refuse();
 }
 void layernorm_backward(Queue& /*queue*/, const LayerNormBackward& /*args*/) {
@@ -57,6 +63,9 @@ void cross_entropy(Queue& /*queue*/, const CrossEntropy& /*args*/) {
     refuse();
 }
 void adamw(Queue& /*queue*/, const AdamW& /*args*/) {
+    refuse();
+}
+void adamw_and_cast(Queue& /*queue*/, const AdamW& /*args*/, Tensor /*cast*/) {
     refuse();
 }
 void sum_of_squares(Queue& /*queue*/, ConstTensor /*x*/, Tensor /*out*/, Tensor /*workspace*/) {
