@@ -1,7 +1,8 @@
 // dcp against every other planner on random problems.
 //
 // In background effort dcp is strictly never longer than any planner that is deterministic.
-// FlexSP's integer program is solved to a time limit, and sometimes finds a plan that is a little shorter.
+// FlexSP's integer program is solved to a time limit, and sometimes finds a plan that is a little
+// shorter.
 #pragma once
 
 #include <string>
