@@ -72,7 +72,7 @@ build_cuda() {
 
 # Breaks a few things in the CUDA kernels: the emulated tests must notice each of them.
 try_mutations() {
-    tests/cuda_emu/mutate.py build/cpu --sample 4
+    python3 -B tests/cuda_emu/mutate.py build/cpu --sample 4
 }
 
 need_packages "building and testing dcp" "${build_packages[@]}" "${test_packages[@]}"

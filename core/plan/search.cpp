@@ -55,9 +55,16 @@ Budget fast_budget() {
             .final_moves_a_sequence = 15};
 }
 
+// Small problems are done in milliseconds whatever is tried, and leave search the least room.
+constexpr std::size_t kFewSequences = 128;
+
 // `share`: of the moves, where a problem is one piece of a larger one.
-Budget budget_of(Effort effort, double share) {
+Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
     Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
+    if (effort == Effort::kFast && num_sequences < kFewSequences) {
+        budget = Budget{
+            .arrange_moves_a_sequence = 50, .moves_a_sequence = 50, .final_moves_a_sequence = 200};
+    }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);
     };
@@ -70,7 +77,7 @@ Budget budget_of(Effort effort, double share) {
         scale(budget.moves_a_sequence);
         scale(budget.final_moves_a_sequence);
     }
-    if (effort == Effort::kFast && share < 0.5) {
+    if (effort == Effort::kFast && share < 0.5 && num_sequences >= kFewSequences) {
         budget.targets = kOneTarget;
         budget.finalists = 1;
         budget.moves_a_sequence = 2;
@@ -250,12 +257,14 @@ constexpr std::int64_t kLevelMovesBackground = 40;
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
     const std::vector<Piece> pieces = split(problem);
     if (pieces.size() < 2) {
-        return Search(problem, budget_of(effort, 1), bound_seconds).run();
+        return Search(problem, budget_of(effort, problem.sequences.size(), 1), bound_seconds).run();
     }
     const double share = 2.0 / static_cast<double>(pieces.size());
     std::vector<Step> steps;
     for (const Piece& piece : pieces) {
-        Plan plan = Search(piece.problem, budget_of(effort, share), bound_seconds).run();
+        Plan plan = Search(piece.problem, budget_of(effort, piece.problem.sequences.size(), share),
+                           bound_seconds)
+                        .run();
         for (Step& step : plan.steps) {
             steps.push_back(whole_step(piece, std::move(step)));
         }

@@ -35,13 +35,13 @@ namespace {
 
 [[noreturn]] void refuse_cuda() {
     const cuda::Availability gpu = cuda::availability();
-    std::string reason = "this build has no CUDA backend";
+    std::string reason = ", but this build has no CUDA backend";
     if (gpu.is_usable) {
-        reason = "no model runs on a GPU in this version";
+        reason = ", but no model runs on a GPU in this version";
     } else if (gpu.is_built) {
-        reason = "CUDA is " + gpu.description;
+        reason = "; CUDA is " + gpu.description;
     }
-    throw UnsupportedError("run.device is cuda, but " + reason + ": set run.device to cpu or auto");
+    throw UnsupportedError("run.device is cuda" + reason + ": set run.device to cpu or auto");
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum Track : int { kPlanTrack = 0, kRealityTrack = 1 };
+constexpr int kPlanTrack = 0;
+constexpr int kRealityTrack = 1;
 
 // A slice that ends after the one it stands in would be dropped, so times are whole nanoseconds
 // before they are compared or subtracted.
@@ -25,11 +26,11 @@ std::int64_t nanoseconds(double seconds) {
 
 class Events {
 public:
-    void name(int rank, Track track, std::string_view text) {
+    void name(int rank, int track, std::string_view text) {
         events_.push_back({{"name", "thread_name"},
                            {"ph", "M"},
                            {"pid", rank},
-                           {"tid", static_cast<int>(track)},
+                           {"tid", track},
                            {"args", {{"name", text}}}});
     }
     void name_process(int rank) {
@@ -46,7 +47,7 @@ public:
     void slice(std::string_view name,
                std::string_view category,
                const StepRecord& of,
-               Track track,
+               int track,
                std::int64_t begin,
                std::int64_t end,
                const Json& arguments) {
@@ -55,7 +56,7 @@ public:
                            {"cat", category},
                            {"ph", "X"},
                            {"pid", of.rank},
-                           {"tid", static_cast<int>(track)},
+                           {"tid", track},
                            {"ts", static_cast<double>(begin) / kNanosecondsPerMicrosecond},
                            {"dur", static_cast<double>(end - begin) / kNanosecondsPerMicrosecond},
                            {"args", arguments}});

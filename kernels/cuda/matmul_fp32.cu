@@ -39,7 +39,8 @@ __device__ __forceinline__ void load_tile(float* tile,
 }
 
 template <bool kAAlongDepth, bool kBAlongDepth>
-__global__ void __launch_bounds__(kMatmulThreads) matmul_fp32_kernel(const MatmulProblem problem) {
+__global__ void __launch_bounds__(kMatmulThreads, 2)
+    matmul_fp32_kernel(const MatmulProblem problem) {
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kTileRows;
     const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * kTileRows;
     const int m0 = thread_index() / 16 * kPerThread;

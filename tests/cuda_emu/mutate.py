@@ -24,6 +24,7 @@ KERNELS = ROOT / "kernels/cuda"
 PLAIN, RACE = "dcp_cuda_emulated", "dcp_cuda_racecheck"
 RACE_TEST = "test_race_kernels"
 SECONDS = 300  # of one run: a mutant may never end
+ARGUMENTS = ["--abort", "~[cpu-only]~[planted]"]  # what CTest runs; the first failure is enough
 
 
 class Build:
@@ -82,7 +83,7 @@ def run(program):
     """(caught, what was said) of one test program."""
     environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}
     try:
-        result = subprocess.run([program], capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)
+        result = subprocess.run([program, *ARGUMENTS], capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)
     except subprocess.TimeoutExpired:
         return True, "did not end"
     said = result.stdout + result.stderr
@@ -131,6 +132,11 @@ def main():
         return 0
     build = Build(options.build)
     build.work.mkdir(exist_ok=True)
+    used = {test for mutation in chosen for source in mutation[4] for test in TESTS_OF[source]}
+    for test in sorted(used) + [RACE_TEST]:
+        caught, reason = run(build.folder / "tests" / test)
+        if caught:
+            sys.exit(f"{test} fails without any mutation ({reason}): build and fix it first")
     failures = 0
     for mutation in chosen:
         as_expected, found = try_mutation(build, mutation)

@@ -1,7 +1,8 @@
 // dcp against every other planner on random problems.
 //
 // In background effort dcp is strictly never longer than any planner that is deterministic.
-// FlexSP's integer program is solved to a time limit and may find a plan that is shorter by a hair.
+// FlexSP's integer program is solved to a time limit, and sometimes finds a plan that is a little
+// shorter.
 #pragma once
 
 #include <string>
@@ -26,7 +27,7 @@ struct Contest {
                        // its plan is near the bound
 };
 
-constexpr double kFlexSpSlack = 0.002;
+constexpr double kFlexSpSlack = 0.01;
 
 inline void contest(const Contest& contest) {
     const bench::FlexSpPlanner flexsp({.limit_seconds = 0.05, .chunk_counts = 1});
