@@ -90,10 +90,24 @@ double bound_by_speeds(const Problem& problem) {
     if (problem.topology.speeds.empty()) {
         return 0;
     }
-    const LinearCost line = problem.cost->linear(1, 0);
+    // Least rank-seconds of a token and of a squared token on any group; of all that pieces say of
+    // a token, no more than what is computed of it.
+    constexpr Load kMany{std::int64_t{1} << 30, 0};
+    LinearCost least{.token_seconds = std::numeric_limits<double>::infinity(),
+                     .squared_token_seconds = std::numeric_limits<double>::infinity()};
+    for (const int degree : problem.degrees) {
+        const double computed =
+            cost_of(problem, kMany, degree, 0).compute_seconds / static_cast<double>(kMany.tokens);
+        for (const CostPiece& piece : bounding_pieces(*problem.cost, degree, 0)) {
+            least.token_seconds = std::min(least.token_seconds,
+                                           degree * std::min(piece.line.token_seconds, computed));
+            least.squared_token_seconds =
+                std::min(least.squared_token_seconds, degree * piece.line.squared_token_seconds);
+        }
+    }
     double work = 0;
     for (const Sequence& sequence : problem.sequences) {
-        work += line.seconds(load_of(sequence)) - line.fixed_seconds;
+        work += least.seconds(load_of(sequence));
     }
     const std::vector<double>& speeds = problem.topology.speeds;
     return work / std::accumulate(speeds.begin(), speeds.end(), 0.0);

@@ -247,9 +247,11 @@ StepCost MeasuredModel::cost(const Load& load,
         return load.tokens <= one.most_tokens;
     });
     const LinearCost& line = piece->line;
-    // Exchanges were measured with the layer and cannot be told from it.
-    return {.fixed_seconds = profile_.fixed_seconds,
-            .compute_seconds = line.seconds(load) - profile_.fixed_seconds,
+    // Exchanges were measured with the layer and cannot be told from it. What does not grow with
+    // the load does not depend on a rank's speed either.
+    const double fixed = std::max(0.0, line.fixed_seconds);
+    return {.fixed_seconds = fixed,
+            .compute_seconds = line.seconds(load) - fixed,
             .communication_seconds = 0,
             .peak_bytes = line.bytes(load)};
 }

@@ -39,7 +39,7 @@ public:
             if (groups_.empty()) {
                 // Its work, were its ranks full to what memory holds.
                 const auto rank_tokens = static_cast<double>(costs_.most_tokens(degree)) / degree;
-                cap_ = kCapSlack * tokens * rank_tokens;
+                cap_ = kCapSlack * costs_.load(sequence).squared_tokens / tokens * rank_tokens;
             }
             for (std::size_t i = 0; i < groups_.size(); ++i) {
                 if (groups_[i].degree == degree &&

@@ -89,6 +89,10 @@ inline Problem random_profile_problem(std::uint64_t seed, int most_ranks, int mo
         point.kept_bytes *= 1 + 0.3 * dice.uniform();
     }
     Problem problem = profile_problem(profile, ranks);
+    for (int rank = 0; dice.chance(0.4) && rank < ranks; ++rank) {
+        problem.topology.speeds.resize(static_cast<std::size_t>(ranks), 1.0);
+        problem.topology.speeds[static_cast<std::size_t>(rank)] = 0.4 + 1.2 * dice.uniform();
+    }
     const std::int64_t longest = dice.skewed(6000);
     for (std::int64_t count = dice.between(1, most_sequences); count > 0; --count) {
         problem.sequences.push_back({.id = count, .tokens = dice.skewed(longest)});
