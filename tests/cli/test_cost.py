@@ -124,7 +124,7 @@ class Plan(CostTest):
         videos.write_text("15x100\n", encoding="utf-8")
         self.refuse(2, ["videos.txt: has a sequence of 15 frames"], "plan", "--ranks", 2,
                     "--lengths", videos, "--cost", h200, "--model", model)
-        self.refuse(2, ["cannot be split"], "plan", "--ranks", 2, "--lengths", videos, "--cost",
+        self.refuse(2, ["are not cut"], "plan", "--ranks", 2, "--lengths", videos, "--cost",
                     self.cost, "--max-tokens", 100)
         bad = self.folder / "bad.yaml"
         for text, fragment in [("", "has no key 'format'"), ("format: dcp-cost-9\n", "dcp-cluster-1"),
