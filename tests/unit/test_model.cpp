@@ -5,148 +5,22 @@
 #include <numeric>
 
 #include "tests/support/reference_model.hpp"
-#include "tests/support/test_queue.hpp"
+#include "tests/support/small_model.hpp"
 #include <catch2/catch.hpp>
 
-#include "core/base/copy.hpp"
 #include "core/base/rng.hpp"
 #include "core/model/transformer.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/optimizer.hpp"
 
 using namespace dcp;
+using test::random_text;
+using test::small_model;
+using test::Text;
 using test::Weights;
+using Subject = test::ModelOn<test::TestQueue>;
 
 namespace {
-
-config::ModelConfig small_model() {
-    config::ModelConfig config;
-    config.hidden = 24;
-    config.layers = 2;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_dim = test::kSmallHeadDim;
-    config.ffn = 37;  // odd sizes: vector tails everywhere
-    config.vocab = 29;
-    return config;
-}
-
-struct Text {
-    std::vector<std::vector<std::int32_t>> tokens;
-    std::vector<std::vector<std::int32_t>> targets;
-};
-
-Text random_text(const std::vector<std::int64_t>& lengths, std::int64_t vocab) {
-    Text text;
-    const CounterRng rng(7, "text", 0);
-    std::uint64_t element = 0;
-    const auto token = [&] {
-        return static_cast<std::int32_t>(rng.word(element++) % static_cast<std::uint64_t>(vocab));
-    };
-    for (const std::int64_t length : lengths) {
-        text.tokens.emplace_back();
-        text.targets.emplace_back();
-        for (std::int64_t i = 0; i < length; ++i) {
-            text.tokens.back().push_back(token());
-            text.targets.back().push_back(token());
-        }
-    }
-    return text;
-}
-
-// A model with its memory, and micro-batches made from a text.
-class Subject {
-public:
-    Subject(const config::ModelConfig& config, DType compute, int threads)
-        : queue_(threads),
-          arena_(std::int64_t{256} << 20),
-          model_(config, compute, 256, model::Purpose::kTraining, queue_, arena_) {
-        model_.initialize(queue_, 3);
-        // Initial norms are all one and matrices tiny; spread everything so that no term hides
-        // behind another.
-        auto* values = model_.parameters().as<float>();
-        for (const model::ParameterSlot& slot : model_.layout().slots()) {
-            const CounterRng rng(11, "spread", hash_name(slot.name));
-            for (std::int64_t i = 0; i < slot.shape.num_elems(); ++i) {
-                float& value = values[slot.offset + i];
-                value = slot.decays ? 12 * value
-                                    : value + 0.3F * static_cast<float>(
-                                                         rng.normal(static_cast<std::uint64_t>(i)));
-            }
-        }
-        model_.prepare(queue_);
-    }
-
-    // Gradients are added to; returns the losses of all tokens. Every token's loss counts `weight`.
-    std::vector<float> train(const Text& text, float weight, std::int64_t recompute_layers) {
-        const Arena::Scope scratch(arena_);
-        return run(text, weight, [&](const model::MicroBatch& batch, Tensor loss) {
-            model_.train_micro_batch(queue_, arena_, batch, attention_, recompute_layers, loss);
-        });
-    }
-
-    std::vector<float> evaluate(const Text& text) {
-        const Arena::Scope scratch(arena_);
-        return run(text, 1, [&](const model::MicroBatch& batch, Tensor loss) {
-            model_.evaluate_micro_batch(queue_, arena_, batch, loss);
-        });
-    }
-
-    Weights weights() const {
-        Weights weights;
-        for (const model::ParameterSlot& slot : model_.layout().slots()) {
-            const float* values = model_.parameters().as<float>() + slot.offset;
-            weights[slot.name] = std::vector<double>(values, values + slot.shape.num_elems());
-        }
-        return weights;
-    }
-
-    std::vector<float> gradients() const {
-        const float* values = model_.gradients().as<float>();
-        return {values, values + model_.gradients().num_elems()};
-    }
-
-    void zero_gradients() { kernels::fill_zero(queue_, model_.gradients()); }
-    model::Transformer& model() { return model_; }
-    Arena& arena() { return arena_; }
-    Queue& queue() { return queue_; }
-    const model::SequenceAttention& attention() const { return attention_; }
-
-private:
-    template <class Run>
-    std::vector<float> run(const Text& text, float weight, const Run& run_pass) {
-        std::vector<std::int32_t> tokens, targets, positions;
-        model::MicroBatch batch;
-        for (std::size_t s = 0; s < text.tokens.size(); ++s) {
-            const auto begin = static_cast<std::int64_t>(tokens.size());
-            const auto count = static_cast<std::int64_t>(text.tokens[s].size());
-            tokens.insert(tokens.end(), text.tokens[s].begin(), text.tokens[s].end());
-            targets.insert(targets.end(), text.targets[s].begin(), text.targets[s].end());
-            for (std::int32_t position = 0; position < count; ++position) {
-                positions.push_back(position);
-            }
-            batch.spans.push_back({.q_begin = begin,
-                                   .q_count = count,
-                                   .k_begin = begin,
-                                   .k_count = count,
-                                   .q_offset = 0});
-        }
-        const auto T = static_cast<std::int64_t>(tokens.size());
-        const std::vector<float> weights(tokens.size(), weight);
-        std::vector<float> losses(tokens.size(), std::nanf(""));
-        batch.tokens_T = ConstTensor(tokens.data(), DType::kInt32, {T});
-        batch.targets_T = ConstTensor(targets.data(), DType::kInt32, {T});
-        batch.positions_T = ConstTensor(positions.data(), DType::kInt32, {T});
-        batch.weights_T = ConstTensor(weights.data(), DType::kFloat32, {T});
-        run_pass(batch, Tensor(losses.data(), DType::kFloat32, {T}));
-        return losses;
-    }
-
-    test::TestQueue queue_;
-    Arena arena_;
-    model::Transformer model_;
-    model::LocalAttention attention_;
-};
 
 std::vector<double> expected_losses(const config::ModelConfig& config,
                                     const Weights& weights,
@@ -189,23 +63,10 @@ double directional_derivative(const config::ModelConfig& config,
     return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
 }
 
-std::vector<config::ModelConfig> variants() {
-    std::vector<config::ModelConfig> all(4, small_model());
-    all[1].norm = config::NormKind::kLayerNorm;
-    all[1].activation = config::Activation::kGelu;
-    all[1].tie_embeddings = true;
-    all[2].causal = false;
-    all[2].kv_heads = 4;
-    all[3].positions = config::Positions::kNone;
-    all[3].kv_heads = 1;
-    all[3].head_dim = test::kOddHeadDim;
-    return all;
-}
-
 }  // namespace
 
 TEST_CASE("losses agree with the double-precision model, packed or one by one", "[unit][model]") {
-    const auto config = variants()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3))];
+    const auto config = test::model_variants()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3))];
     const auto compute = GENERATE(DType::kFloat32, DType::kBFloat16);
     if (!kernels::supports_dtype(test::TestQueue(1), compute)) {
         return;
@@ -228,7 +89,7 @@ TEST_CASE("losses agree with the double-precision model, packed or one by one", 
 }
 
 TEST_CASE("every gradient is the derivative of the double-precision loss", "[unit][model]") {
-    const auto config = variants()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3))];
+    const auto config = test::model_variants()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3))];
     Subject subject(config, DType::kFloat32, 2);
     const Text text = random_text({9, 1, 20}, config.vocab);
     const double weight = 1.0 / 30;
@@ -277,7 +138,7 @@ TEST_CASE("recomputation changes no bit of loss or gradients", "[unit][model]") 
     if (!kernels::supports_dtype(test::TestQueue(1), compute)) {
         return;
     }
-    const auto config = variants()[static_cast<std::size_t>(GENERATE(0, 1))];
+    const auto config = test::model_variants()[static_cast<std::size_t>(GENERATE(0, 1))];
     const Text text = random_text({40, 3, 1, 65}, config.vocab);
     std::vector<std::vector<float>> losses, gradients;
     for (const std::int64_t recompute_layers : {0, 1, 2}) {
@@ -355,7 +216,7 @@ TEST_CASE("a masked token has no loss and no gradient", "[unit][model]") {
 }
 
 TEST_CASE("predicted bytes are the arena's highest mark", "[unit][model][memory]") {
-    const auto config = variants()[static_cast<std::size_t>(GENERATE(0, 1, 2))];
+    const auto config = test::model_variants()[static_cast<std::size_t>(GENERATE(0, 1, 2))];
     const auto length = GENERATE(1, 33, 200);
     Subject subject(config, DType::kFloat32, 2);
     const Text text = random_text({length, 5}, config.vocab);
@@ -387,7 +248,7 @@ TEST_CASE("parameter counts follow the formulas", "[unit][model]") {
     config.vocab = 32000;
     CHECK(model::ParameterLayout(config).num_parameters() == 6'738'415'616);
     CHECK(model::count_parameters(config) == 6'738'415'616);
-    for (const auto& variant : variants()) {
+    for (const auto& variant : test::model_variants()) {
         CHECK(model::ParameterLayout(variant).num_parameters() == model::count_parameters(variant));
     }
 }
