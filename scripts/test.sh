@@ -65,9 +65,10 @@ run_sanitized_unit_tests() {
         ctest --preset cpu-asan --parallel "$jobs"
 }
 
-# The program with nvcc's kernels must build, and start where there is no driver.
+# The program with nvcc's kernels must build, start where there is no driver, and say so.
 build_cuda() {
-    (build cuda dcp) && build/cuda/dcp --version | grep --quiet 'CUDA is built in'
+    (build cuda dcp) && build/cuda/dcp --version | grep --quiet 'CUDA is built in' &&
+        DCP=build/cuda/dcp python3 -B tests/cli/test_device.py
 }
 
 # Breaks a few things in the CUDA kernels: the emulated tests must notice each of them.

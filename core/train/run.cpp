@@ -50,7 +50,7 @@ void print_head(const Console& console,
     const cuda::Availability gpu = cuda::availability();
     if (gpu.is_built) {
         console.line(fmt::format("cuda        {}{}: the CPU trains", gpu.description,
-                                 gpu.is_usable ? "; no model trains on a GPU yet" : ""));
+                                 gpu.is_usable ? "; no model runs on a GPU in this version" : ""));
     }
     console.line(fmt::format(
         "ranks       {}{}", trainer.world().topology.to_string(),
