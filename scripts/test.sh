@@ -91,7 +91,7 @@ if [[ $all == yes ]]; then
     stage "mutations of CUDA kernels, a sample" try_mutations
     if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
         stage "CUDA build (build/cuda)" build_cuda
-        stage "registers of the CUDA kernels" scripts/cuda_resources.py
+        stage "registers of the CUDA kernels, and the table of them" scripts/cuda_resources.py --doc docs/cuda-kernels.md
     else
         echo "no nvcc here: the CUDA sources are not compiled for GPUs, only run by the emulator"
     fi
