@@ -162,7 +162,6 @@ __global__ void __launch_bounds__(kAttentionThreads)
         online_softmax(p, o_acc, row_max, row_sum, scale2);
         Multiply::add_pn(o_acc, p, v_tiles + buffer);
     }
-    ptx::cp_async_wait<0>();
 
     float inverse[2];
 #pragma unroll

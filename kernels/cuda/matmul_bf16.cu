@@ -150,7 +150,6 @@ __global__ void __launch_bounds__(kMatmulThreads) matmul_bf16_kernel(const Matmu
             }
         }
     }
-    ptx::cp_async_wait<0>();
 
     const int g = lane_index() / 4;
     const int t = lane_index() % 4;

@@ -2,6 +2,7 @@
 """Shows that the checks of the CUDA kernels notice mistakes: breaks one thing at a time and runs them.
 
     mutate.py BUILD [--sample N] [--only TEXT] [--list]
+    mutate.py --doc FILE [--write]      compares the table of mutations in FILE with the list, or writes it
 
 BUILD is a build folder in which the emulated tests and test_race_kernels are built. Every mutation of mutations.py
 is compiled as the build compiles its kernels, linked in place of the right object, and run. Prints one line a mutation;
@@ -24,6 +25,9 @@ KERNELS = ROOT / "kernels/cuda"
 PLAIN, RACE = "dcp_cuda_emulated", "dcp_cuda_racecheck"
 RACE_TEST = "test_race_kernels"
 SECONDS = 300  # of one run: a mutant may never end
+BEGIN, END = "<!-- made by tests/cuda_emu/mutate.py: begin -->", "<!-- end -->"
+CAUGHT_BY = {"values": "wrong values, or an error of the emulator", "conflicts": "count of bank conflicts",
+             "race": "thread sanitizer"}
 ARGUMENTS = ["--abort", "~[cpu-only]~[planted]"]  # what CTest runs; the first failure is enough
 
 
@@ -116,13 +120,41 @@ def try_mutation(build, mutation):
     return expected == "nothing", found
 
 
+def table():
+    """What is broken and what catches it, from the list that a run is held against."""
+    lines = [BEGIN, "", "| part | broken | caught by | in |", "| --- | --- | --- | --- |"]
+    for name, _, _, _, sources, expected in MUTATIONS:
+        part, broken = name.split(": ", 1)
+        tests = [RACE_TEST] if expected == "race" else sorted({test for source in sources for test in TESTS_OF[source]})
+        lines.append(f"| {part} | {broken} | {CAUGHT_BY[expected]} | {', '.join(tests)} |")
+    return "\n".join([*lines, "", END])
+
+
+def compare(document, writes):
+    """0 when the document has the table; writes it first when asked to."""
+    text = document.read_text(encoding="utf-8")
+    begin, end = text.index(BEGIN), text.index(END) + len(END)
+    if writes:
+        document.write_text(text[:begin] + table() + text[end:], encoding="utf-8")
+    elif text[begin:end] != table():
+        print(f"{document} is out of date: mutate.py --doc {document} --write", file=sys.stderr)
+        return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build", type=Path)
+    parser.add_argument("build", type=Path, nargs="?")
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--doc", type=Path)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.doc:
+        return compare(options.doc, options.write)
+    if not options.build and not options.list:
+        parser.error("BUILD is missing")
     chosen = [mutation for mutation in MUTATIONS if options.only in mutation[0]]
     if options.sample:
         step = max(1, len(chosen) // options.sample)

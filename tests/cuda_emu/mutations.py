@@ -25,6 +25,8 @@ BARRIER = "        __syncthreads();  // this step has arrived, and every warp ha
 WAIT = "        ptx::cp_async_wait<0>();\n"
 PREFETCH = "        if (step + 1 < num_steps) {\n            load_step(step + 1);\n        }\n"
 COMMIT = "        ptx::cp_async_commit();\n\n"
+COMMIT_BEFORE = "        load_step(0);\n    }\n    ptx::cp_async_commit();\n"
+WAIT_AFTER = "\n    ptx::cp_async_wait<0>();\n    if (num_steps == 0) {"
 LOADS_A = "row + m % 2 * 8 + r, k / 8 + m / 2"
 LOADS_B_TRANSPOSED = "column + m / 2 * 8 + r, k / 8 + m % 2"
 LOADS_B = "k + m % 2 * 8 + r, column / 8 + m / 2"
@@ -32,7 +34,7 @@ LOADS_A_TRANSPOSED = "k + m / 2 * 8 + r, row / 8 + m % 2"
 
 
 def pipeline(source):
-    """The four parts of the double-buffered loop that every tensor-core kernel has."""
+    """The parts of the double-buffered loop that every tensor-core kernel has."""
     name = source.removesuffix(".cu")
     return [
         (f"{name}: no barrier in the loop", source, BARRIER, "", [source], "values"),
@@ -40,6 +42,8 @@ def pipeline(source):
         (f"{name}: prefetch before the barrier", source, WAIT + BARRIER + PREFETCH, WAIT + PREFETCH + BARRIER,
          [source], "values"),
         (f"{name}: no commit after the prefetch", source, COMMIT, "\n", [source], "values"),
+        (f"{name}: no commit before the loop", source, COMMIT_BEFORE,
+         COMMIT_BEFORE.replace("    ptx::cp_async_commit();\n", ""), [source], "values"),
     ]
 
 
@@ -49,6 +53,8 @@ MUTATIONS = [
      "    __syncthreads();  // the queries are there\n", "", [FORWARD], "values"),
     ("attention_forward: the queries are not waited for", FORWARD, "cp_async_wait<1>", "cp_async_wait<2>", [FORWARD],
      "values"),
+    ("attention_forward: the queries' copies not committed", FORWARD,
+     "    ptx::cp_async_commit();\n    if (num_steps > 0) {", "    if (num_steps > 0) {", [FORWARD], "values"),
     ("attention_forward: causal edge off by one", FORWARD, "query + tile.q_offset + 1) - first",
      "query + tile.q_offset) - first", [FORWARD], "values"),
     ("attention_forward: hidden keys not masked", FORWARD, "if (has_hidden_keys) {", "if (false) {", [FORWARD], "values"),
@@ -63,9 +69,13 @@ MUTATIONS = [
      [DQ], "values"),
     ("attention_dq: no barrier before staging when no key is seen", DQ, "        __syncthreads();  // q_tile becomes",
      "        // q_tile becomes", [DQ], "race"),
+    ("attention_dq: no wait when no key is seen", DQ, WAIT_AFTER, WAIT_AFTER.replace("    ptx::cp_async_wait<0>();\n", ""), [DQ],
+     "values"),
     ("attention_dq: delta of the other row", DQ, "- delta[r])", "- delta[1 - r])", [DQ], "values"),
     ("attention_dkdv: causal edge off by one", DKDV, "- first - 2 * t : -kStep", "- first - 2 * t + 1 : -kStep", [DKDV],
      "values"),
+    ("attention_dkdv: no wait when no query sees a key", DKDV, WAIT_AFTER,
+     WAIT_AFTER.replace("    ptx::cp_async_wait<0>();\n", ""), [DKDV], "values"),
     ("attention_dkdv: dO from the other buffer", DKDV, "d_o_tiles + buffer * kStep * Layout::kRowElems;",
      "d_o_tiles + (1 - buffer) * kStep * Layout::kRowElems;", [DKDV], "values"),
     ("attention_dkdv: no barrier before staging when no query sees a key", DKDV,
