@@ -1,6 +1,9 @@
 // The planner of this program: the shortest of what its own search and all other planners find.
+#include <bit>
 #include <utility>
+#include <vector>
 
+#include "core/base/errors.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/phases.hpp"
 #include "core/plan/planners.hpp"
@@ -21,6 +24,35 @@ double near_enough(std::size_t num_sequences) {
         return 1;
     }
     return num_sequences < 2500 ? 1.05 : 1.2;
+}
+
+// Where there are few sequences there is time for searches among fewer choices, which sometimes go
+// further: of degrees that are powers of two, and without recomputation.
+constexpr std::size_t kSmall = 128;
+
+bool holds_all(const Problem& problem) {
+    try {
+        require_all_fit(problem);
+    } catch (const PlanError&) {
+        return false;
+    }
+    return !problem.degrees.empty();
+}
+
+std::vector<Problem> restricted(const Problem& problem) {
+    std::vector<Problem> all;
+    Problem doubling = problem;
+    std::erase_if(doubling.degrees,
+                  [](int degree) { return !std::has_single_bit(static_cast<unsigned>(degree)); });
+    if (doubling.degrees.size() < problem.degrees.size() && holds_all(doubling)) {
+        all.push_back(std::move(doubling));
+    }
+    Problem keeping = problem;
+    keeping.may_recompute = false;
+    if (problem.may_recompute && holds_all(keeping)) {
+        all.push_back(std::move(keeping));
+    }
+    return all;
 }
 
 }  // namespace
@@ -44,6 +76,11 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     }
     if (!is_fast) {
         offer(IntraPlanner().plan(problem));
+        if (problem.sequences.size() <= kSmall) {
+            for (const Problem& fewer : restricted(problem)) {
+                offer(search(fewer, effort_, bound - problem.cost->per_iteration_seconds()));
+            }
+        }
     }
     if (compares && problem.topology.ranks <= kPhasedRanks &&
         problem.sequences.size() < kPhasedSequences) {

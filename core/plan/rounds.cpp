@@ -1,6 +1,7 @@
 #include "core/plan/rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -214,11 +215,14 @@ Plan plan_rounds(const Problem& problem, Effort effort) {
         const std::int64_t tokens_b = problem.sequences[static_cast<std::size_t>(b)].tokens;
         return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
     });
+    constexpr double kLargestPace = 40;
     const double growth = effort == Effort::kFast ? 1.5 : 1.08;
+    const int tries = static_cast<int>(std::ceil(std::log(kLargestPace) / std::log(growth)));
     Plan best;
     RoundMaker maker(problem, costs);
     // Every round lasts at most `pace` times its longest sequence where that is fastest.
-    for (double pace = 1; pace < 40; pace *= growth) {
+    double pace = 1;
+    for (int i = 0; i < tries; ++i, pace *= growth) {
         std::vector<std::int32_t> left = longest_first;
         std::vector<Step> steps;
         while (!left.empty()) {

@@ -176,7 +176,7 @@ void Trainer::check_memory() {
     const std::int64_t fits = memory_->most_tokens(budget, largest, deepest());
     const bool is_chosen = config_.batch.micro_batch_tokens > 0;
     if (fits == 0 || (is_chosen && fits < largest)) {
-        fail_step_too_large(fits == 0 ? 1 : largest, fits);
+        fail_step_too_large(largest, fits);
     }
     if (fits < largest) {
         micro_batch_tokens_ = fits;
@@ -192,14 +192,22 @@ void Trainer::check_memory() {
 }
 
 void Trainer::fail_step_too_large(std::int64_t tokens, std::int64_t fits) const {
+    const std::string held = format_bytes(arena_.current_bytes());
+    const std::string budget = format_bytes(arena_.budget_bytes());
+    if (fits == 0) {
+        throw ConfigError(fmt::format(
+            "memory.budget is too small for the model: one token needs {}, of which {} are "
+            "parameters, gradients and optimizer states, and the budget is {}. Raise "
+            "memory.budget, or lower model.layers, model.hidden, model.ffn or model.vocab",
+            format_bytes(memory_->most_bytes(1, deepest())), held, budget));
+    }
     throw ConfigError(fmt::format(
-        "memory.budget is too small: {} token{} of a micro-batch on one rank (the longest sequence "
+        "memory.budget is too small: {} tokens of a micro-batch on one rank (the longest sequence "
         "has {}) need {}, of which {} are parameters, gradients and optimizer states, and the "
         "budget is {}; the most that fits is {} tokens. Raise memory.budget, lower "
         "batch.micro_batch_tokens{}{}",
-        tokens, tokens == 1 ? "" : "s", longest_sequence(),
-        format_bytes(memory_->most_bytes(tokens, deepest())), format_bytes(arena_.current_bytes()),
-        format_bytes(arena_.budget_bytes()), fits,
+        tokens, longest_sequence(), format_bytes(memory_->most_bytes(tokens, deepest())), held,
+        budget, fits,
         world_.size() > 1 ? " so that more ranks share long sequences" : " or data.max_tokens",
         deepest() < config_.model.layers
             ? fmt::format(", or raise model.recompute_layers ({} of {} now)", deepest(),

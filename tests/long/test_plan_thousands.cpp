@@ -1,6 +1,4 @@
 // Promises of all planners on thousands of random problems.
-#include <algorithm>
-
 #include "tests/support/plan_properties.hpp"
 
 using namespace dcp::plan;
@@ -26,8 +24,7 @@ TEST_CASE("more memory or more ranks: how often dcp gets longer", "[long][plan]"
                                                              .effort = Effort::kBackground});
     WARN(fmt::format("longer in {} of {}, at most by {:.2f} %", worsened.count, worsened.of,
                      100 * (worsened.most - 1)));
-    // The aim is none beyond 1 %. Measured: 25 of 2000 longer, one of them by 18 % (seed 400303).
-    WARN(worsened.beyond);
-    CHECK(std::count(worsened.beyond.begin(), worsened.beyond.end(), '\n') <= worsened.of / 1000);
+    INFO(worsened.beyond);
+    CHECK(worsened.beyond.empty());
     CHECK(worsened.count <= worsened.of / 20);
 }
