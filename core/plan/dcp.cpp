@@ -74,13 +74,20 @@ Plan DcpPlanner::plan(const Problem& problem) const {
         offer(PackedPlanner().plan(problem));
         offer(InterPlanner().plan(problem));
     }
-    if (!is_fast) {
-        offer(IntraPlanner().plan(problem));
-        if (problem.sequences.size() <= kSmall) {
-            for (const Problem& fewer : restricted(problem)) {
-                offer(search(fewer, effort_, bound - problem.cost->per_iteration_seconds()));
+    if (compares && problem.sequences.size() <= kSmall) {
+        for (const int degree : problem.degrees) {
+            Problem one = problem;
+            one.degrees = {degree};
+            if (holds_all(one)) {
+                offer(PackedPlanner().plan(one));
             }
         }
+        for (const Problem& fewer : restricted(problem)) {
+            offer(search(fewer, effort_, bound - problem.cost->per_iteration_seconds()));
+        }
+    }
+    if (!is_fast) {
+        offer(IntraPlanner().plan(problem));
     }
     if (compares && problem.topology.ranks <= kPhasedRanks &&
         problem.sequences.size() < kPhasedSequences) {
