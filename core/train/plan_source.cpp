@@ -140,16 +140,15 @@ PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& 
             options.effort = plan::Effort::kBackground;
             planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem);
         }
-    }
-    if (planned.plan.lower_bound_seconds == 0 && world_.size() > 1) {
-        planned.plan.lower_bound_seconds = plan::lower_bounds(problem(batch)).best_seconds();
+        if (planned.plan.lower_bound_seconds == 0) {
+            planned.plan.lower_bound_seconds = plan::lower_bounds(problem).best_seconds();
+        }
+        planned.guesses = std::count_if(
+            planned.plan.steps.begin(), planned.plan.steps.end(), [&](const auto& step) {
+                return !cost_.model->covers(plan::load_of(problem, step.sequences), step.strategy);
+            });
     }
     finish(batch, planned.plan);
-    const plan::Problem weighed = problem(batch);
-    planned.guesses =
-        std::count_if(planned.plan.steps.begin(), planned.plan.steps.end(), [&](const auto& step) {
-            return !cost_.model->covers(plan::load_of(weighed, step.sequences), step.strategy);
-        });
     planned.seconds = seconds_since(start);
     return planned;
 }
