@@ -94,7 +94,17 @@ std::unique_ptr<Stream> drawn(DistributionPtr distribution,
 }
 
 std::vector<Length> split(const std::vector<Length>& all, std::int64_t max_tokens) {
+    constexpr std::int64_t kMostPieces = std::int64_t{1} << 26;
     std::vector<Length> pieces;
+    std::int64_t count = 0;
+    for (const Length& length : all) {
+        count += (length.tokens + max_tokens - 1) / max_tokens;
+        if (count > kMostPieces) {
+            throw ConfigError(
+                fmt::format("max_tokens {} cuts the sequences into more than {} pieces: raise it",
+                            max_tokens, kMostPieces));
+        }
+    }
     for (const Length& length : all) {
         if (length.frames > 0 && length.tokens > max_tokens) {
             refuse_cut(length, max_tokens);
@@ -115,6 +125,10 @@ std::vector<Item> next_batch(Stream& stream, const BatchSize& size, std::int64_t
         tokens += item.length.tokens;
         if (size.tokens && tokens > *size.tokens && !batch.empty()) {
             break;
+        }
+        if (static_cast<std::int64_t>(batch.size()) == kMostBatchSequences) {
+            throw ConfigError(fmt::format("a batch has more than {} sequences: make it smaller",
+                                          kMostBatchSequences));
         }
         batch.push_back(item);
         stream.advance();

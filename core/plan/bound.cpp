@@ -64,6 +64,26 @@ bool has_no_way(const PriceTable& table) {
     return std::adjacent_find(table.begins.begin(), table.begins.end()) != table.begins.end();
 }
 
+// No plan in rounds of this length, however many rounds it has.
+bool is_impossible_in_rounds(const WayFinder& ways,
+                             const Lengths& lengths,
+                             const std::vector<Slot>& window,
+                             double makespan,
+                             int ranks) {
+    const double fixed = ways.fixed_seconds();
+    return std::all_of(window.begin(), window.end(), [&](const Slot& slot) {
+        const std::vector<Slot> one{slot};
+        const PriceTable table = ways.table(makespan, one, lengths);
+        if (has_no_way(table)) {
+            return true;
+        }
+        const PriceSum prices(table, lengths.counts, one, makespan, fixed);
+        const Split split =
+            prices.maximise(area_split(makespan, fixed, one), split_limits(makespan, fixed, one));
+        return prices.total(split) > ranks * (1 + kRounding);
+    });
+}
+
 // Largest makespan shown impossible, from one that is known to be impossible (or the least of all)
 // upward.
 template <class IsImpossible>
@@ -116,14 +136,14 @@ double bound_by_speeds(const Problem& problem) {
 }  // namespace
 
 double LowerBounds::best_seconds() const {
-    return std::max({longest_seconds, area_seconds, slots_seconds, speeds_seconds});
+    return std::max({longest_seconds, area_seconds, slots_seconds, speeds_seconds, rounds_seconds});
 }
 
 LowerBounds lower_bounds(const Problem& problem, double precision) {
     check_problem(problem);
     require_all_fit(problem);
     const double once = problem.cost->per_iteration_seconds();
-    LowerBounds bounds{once, once, once, once};
+    LowerBounds bounds{once, once, once, once, once};
     if (problem.sequences.empty()) {
         return bounds;
     }
@@ -165,6 +185,16 @@ LowerBounds lower_bounds(const Problem& problem, double precision) {
             return is_too_much(
                 PriceSum(exact, lengths.counts, slots, makespan, fixed).total(split));
         });
+    }
+    if (fixed > 0 && problem.step_mode != StepMode::kIndependent) {
+        bounds.rounds_seconds +=
+            search(slots_bound, precision,
+                   [&](double makespan) {
+                       return is_impossible_in_rounds(ways, lengths,
+                                                      slot_window(ways, demand, makespan, ranks),
+                                                      makespan, ranks);
+                   }) *
+            (1 - kRounding);
     }
     bounds.speeds_seconds += bound_by_speeds(problem) * (1 - kRounding);
     bounds.longest_seconds += longest * (1 - kRounding);

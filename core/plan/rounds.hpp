@@ -10,8 +10,10 @@ namespace dcp::plan {
 // without a step get fillers.
 Plan in_rounds(const Problem& problem, std::vector<Step> steps);
 
-// Rounds made for rounds: micro-batches that last about as long as each other, for many lengths of
-// a round; the shortest plan of those.
-Plan plan_rounds(const Problem& problem, Effort effort);
+// Rounds made for rounds: the shortest plan that a local search (round_search.hpp) finds from many
+// constructions, and from `offers`, the steps of other plans dealt to rounds.
+Plan plan_rounds(const Problem& problem,
+                 Effort effort,
+                 const std::vector<std::vector<Step>>& offers);
 
 }  // namespace dcp::plan
