@@ -50,6 +50,7 @@ Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 constexpr std::int64_t kMostBatches = 1'000'000;
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 26;
 
 struct Options {
     BatchOptions batch;
@@ -291,6 +292,9 @@ void run(const Options& options) {
     require_at_most("--batches", options.batch.batches, kMostBatches);
     require_at_most("--batch-sequences", options.batch.batch_sequences.value_or(1),
                     lengths::kMostBatchSequences);
+    require_at_most("--batches x --batch-sequences",
+                    options.batch.batches * options.batch.batch_sequences.value_or(1),
+                    kMostSequences);
     plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;

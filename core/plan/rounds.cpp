@@ -66,25 +66,6 @@ bool join(const Problem& problem, Round& round, const Step& step) {
     return true;
 }
 
-std::vector<Step> with_fillers(const Problem& problem, const std::vector<Round>& rounds) {
-    std::vector<Step> steps;
-    for (const Round& round : rounds) {
-        steps.insert(steps.end(), round.steps.begin(), round.steps.end());
-        // A filler must fit at the depth of its round; one token does wherever a sequence does.
-        const int depth = round.steps.front().recompute_layers;
-        for (std::size_t rank = 0; rank < round.is_taken.size(); ++rank) {
-            if (!round.is_taken[rank]) {
-                steps.push_back({.world_ranks = {static_cast<int>(rank)},
-                                 .sequences = {},
-                                 .strategy = {},
-                                 .recompute_layers =
-                                     problem.step_mode == StepMode::kRoundsOneDepth ? depth : 0});
-            }
-        }
-    }
-    return steps;
-}
-
 // Micro-batches of one round, each at most `limit` seconds, on ranks that are free.
 class RoundMaker {
 public:
@@ -181,7 +162,7 @@ double fastest(const MicroCosts& costs, const Load& load) {
     return least;
 }
 
-std::vector<Round> deal(const Problem& problem, std::vector<Step> steps) {
+std::vector<std::vector<Step>> deal(const Problem& problem, std::vector<Step> steps) {
     std::vector<Round> rounds;
     const auto ranks = static_cast<std::size_t>(problem.topology.ranks);
     std::vector<std::size_t> next(ranks, 0);  // the first round that a rank may still join
@@ -203,7 +184,11 @@ std::vector<Round> deal(const Problem& problem, std::vector<Step> steps) {
             next[static_cast<std::size_t>(rank)] = round + 1;
         }
     }
-    return rounds;
+    std::vector<std::vector<Step>> dealt;
+    for (Round& round : rounds) {
+        dealt.push_back(std::move(round.steps));
+    }
+    return dealt;
 }
 
 // Starts for the search, and the best of what has been found.
@@ -213,11 +198,7 @@ public:
         : problem_(problem), costs_(problem), is_fast_(effort == Effort::kFast) {}
 
     void offer(const std::vector<Step>& steps) {
-        std::vector<std::vector<Step>> rounds;
-        for (Round& round : deal(problem_, steps)) {
-            rounds.push_back(std::move(round.steps));
-        }
-        starts_.push_back(round_states(problem_, costs_, rounds));
+        starts_.push_back(round_states(problem_, costs_, deal(problem_, steps)));
     }
 
     // Rounds of many lengths: `pace` times what the longest sequence left takes where that is
@@ -246,9 +227,9 @@ public:
         }
     }
 
-    // Every round with its ranks, after short searches from many starts, longer ones from the best
+    // The steps of every round, after short searches from many starts, longer ones from the best
     // of those, and the longest from the very best.
-    std::vector<Round> best() {
+    std::vector<std::vector<Step>> best() {
         const auto sort = [&] {
             std::stable_sort(starts_.begin(), starts_.end(), [](const auto& a, const auto& b) {
                 return total_seconds(a) < total_seconds(b);
@@ -267,19 +248,7 @@ public:
             }
         }
         sort();
-        const std::vector<RoundState>& found = starts_.front();
-        std::vector<Round> rounds;
-        for (std::vector<Step>& steps : round_steps(problem_, costs_, found)) {
-            rounds.push_back({.steps = std::move(steps), .is_taken = {}});
-            std::vector<bool>& is_taken = rounds.back().is_taken;
-            is_taken.resize(static_cast<std::size_t>(problem_.topology.ranks), false);
-            for (const Step& step : rounds.back().steps) {
-                for (const int rank : step.world_ranks) {
-                    is_taken[static_cast<std::size_t>(rank)] = true;
-                }
-            }
-        }
-        return rounds;
+        return round_steps(problem_, costs_, starts_.front());
     }
 
 private:
@@ -305,14 +274,17 @@ private:
                    double pace,
                    double level) {
         std::vector<std::int32_t> left = longest_first;
-        std::vector<Step> steps;
+        std::vector<std::vector<Step>> rounds;
         while (!left.empty()) {
             const double limit = std::max(level, pace * seconds_alone(left.front()));
-            const std::vector<Step> made =
-                steps_of(problem_, costs_.micro(), maker.make(left, limit));
-            steps.insert(steps.end(), made.begin(), made.end());
+            rounds.push_back(steps_of(problem_, costs_.micro(), maker.make(left, limit)));
+        }
+        std::vector<Step> steps;  // ranks that are idle take what comes later
+        for (const std::vector<Step>& round : rounds) {
+            steps.insert(steps.end(), round.begin(), round.end());
         }
         offer(steps);
+        starts_.push_back(round_states(problem_, costs_, rounds));
     }
 
     const Problem& problem_;
@@ -323,8 +295,33 @@ private:
 
 }  // namespace
 
+Plan plan_of_rounds(const Problem& problem, const std::vector<std::vector<Step>>& rounds) {
+    std::vector<Step> steps;
+    for (const std::vector<Step>& round : rounds) {
+        std::vector<bool> is_taken(static_cast<std::size_t>(problem.topology.ranks), false);
+        for (const Step& step : round) {
+            steps.push_back(step);
+            for (const int rank : step.world_ranks) {
+                is_taken[static_cast<std::size_t>(rank)] = true;
+            }
+        }
+        // A filler must fit at the depth of its round; one token does wherever a sequence does.
+        const int depth =
+            problem.step_mode == StepMode::kRoundsOneDepth ? round.front().recompute_layers : 0;
+        for (std::size_t rank = 0; rank < is_taken.size(); ++rank) {
+            if (!is_taken[rank]) {
+                steps.push_back({.world_ranks = {static_cast<int>(rank)},
+                                 .sequences = {},
+                                 .strategy = {},
+                                 .recompute_layers = depth});
+            }
+        }
+    }
+    return predicted(problem, std::move(steps));
+}
+
 Plan in_rounds(const Problem& problem, std::vector<Step> steps) {
-    return predicted(problem, with_fillers(problem, deal(problem, std::move(steps))));
+    return plan_of_rounds(problem, deal(problem, std::move(steps)));
 }
 
 Plan plan_rounds(const Problem& problem,
@@ -338,7 +335,7 @@ Plan plan_rounds(const Problem& problem,
         planner.offer(steps);
     }
     planner.construct();
-    return predicted(problem, with_fillers(problem, planner.best()));
+    return plan_of_rounds(problem, planner.best());
 }
 
 }  // namespace dcp::plan

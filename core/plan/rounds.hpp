@@ -5,6 +5,9 @@
 
 namespace dcp::plan {
 
+// The steps of each round, none of which is without any; ranks without a step get fillers.
+Plan plan_of_rounds(const Problem& problem, const std::vector<std::vector<Step>>& rounds);
+
 // The steps of any plan dealt to rounds, in their order: a step comes into the first round in which
 // all of its ranks are free and, where rounds must recompute alike, its depth can be had. Ranks
 // without a step get fillers.
