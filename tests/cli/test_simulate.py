@@ -139,10 +139,11 @@ class Simulate(CommandLineTest):
                     "simulate", self.simulation, "--set", "cluster.memory_budget=much")
 
     def test_a_profile_is_a_cost_and_guesses_are_said(self):
+        texts = write_tiny_dataset(self.folder / "texts", [90, 150, 240, 60, 300, 45, 200, 120])
         path = self.folder / "profile.json"
         path.write_text(json.dumps(profile()), encoding="utf-8")
         config = CONFIG.format(cost=path).replace(
-            "{distribution: wikipedia, max_tokens: 32768}", f"{{dataset: {self.dataset}}}")
+            "{distribution: wikipedia, max_tokens: 32768}", f"{{dataset: {texts}}}")
         self.simulation.write_text(config[: config.index("iteration:")], encoding="utf-8")
         sizes = ("--set", "cluster.ranks=2", "--set", "run.sequences=24", "--set",
                  "batch.sequences_per_rank=3")
