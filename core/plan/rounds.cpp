@@ -256,7 +256,7 @@ private:
         std::size_t starts;
         std::int64_t share;  // of moves, each
     };
-    static constexpr std::array<Stage, 3> kStages{{{12, 1}, {3, 3}, {1, 8}}};
+    static constexpr std::array<Stage, 3> kStages{{{16, 1}, {4, 3}, {1, 8}}};
     static constexpr std::array<Stage, 3> kFastStages{{{3, 1}, {1, 2}, {1, 2}}};
     static constexpr double kLargestPace = 40;
     static constexpr double kLargestLevel = 8;

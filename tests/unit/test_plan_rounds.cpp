@@ -149,11 +149,10 @@ TEST_CASE("rounds: the search shortens what the constructions leave, with every 
 
 TEST_CASE("rounds: near the bound where there is room for it", "[unit][plan]") {
     for (const StepMode mode : {StepMode::kRounds, StepMode::kRoundsOneDepth}) {
-        const Problem problem = text_like(3, 8, 120, mode);
+        const Problem problem = text_like(3, 8, 80, mode);
         const Plan plan = plan_by("dcp", problem);
         INFO(to_string(mode) << ": " << plan.makespan_seconds / plan.lower_bound_seconds);
         CHECK(plan.makespan_seconds / plan.lower_bound_seconds < 1.06);
-        CHECK(plan_by("dcp", problem) == plan);
     }
 }
 
