@@ -81,8 +81,11 @@ Source open_source(const config::SimulateFile& config) {
 std::unique_ptr<lengths::Stream> stream_of(const config::SimulateFile& config,
                                            const Source& source) {
     const auto seed = static_cast<std::uint64_t>(config.run.seed);
-    return source.distribution ? lengths::drawn(source.distribution, seed, config.data.max_tokens)
-                               : lengths::shuffled(source.all, seed);
+    if (source.distribution) {
+        return lengths::drawn(source.distribution, seed, config.data.max_tokens);
+    }
+    return config.data.shuffle ? lengths::shuffled(source.all, seed)
+                               : lengths::repeated(source.all);
 }
 
 lengths::BatchSize batch_size(const config::SimulateFile& config, int ranks) {

@@ -158,6 +158,7 @@ const std::map<std::string, Row>& rows() {
          {"the prefix of a dataset, or a list of them",
           [](const Value& value, File& file) { return read_texts(value, file.data.dataset); }}},
         {"data.max_tokens", whole(&File::data, &File::Data::max_tokens)},
+        {"data.shuffle", flag(&File::data, &File::Data::shuffle)},
         {"data.validation_documents",
          {"a whole number from 0",
           [](const Value& value, File& file) {
@@ -278,6 +279,10 @@ void check(const SimulateFile& config, const std::string& file) {
     if (config.data.validation_documents > 0 && config.data.dataset.empty()) {
         throw ConfigError(fmt::format(
             "{}: data.validation_documents are held out of data.dataset, and there is none", file));
+    }
+    if (!config.data.shuffle && !config.data.distribution.empty()) {
+        throw ConfigError(fmt::format(
+            "{}: data.shuffle is false, and a distribution has no order of its own", file));
     }
     if (config.iteration.reduce_bytes > 0 && config.iteration.reduce_bandwidth == 0) {
         throw ConfigError(fmt::format(

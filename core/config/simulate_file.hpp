@@ -26,6 +26,7 @@ struct SimulateFile {
         std::string lengths;
         std::vector<std::string> dataset;  // prefixes
         std::optional<std::int64_t> max_tokens;
+        bool shuffle = true;                    // false: in the order they are stored in
         std::int64_t validation_documents = 0;  // of datasets: held out, as training does it
     } data;
 

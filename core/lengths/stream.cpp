@@ -38,6 +38,20 @@ private:
     Permutation order_;
 };
 
+class Repeated final : public Stream {
+public:
+    explicit Repeated(std::vector<Length> all) : all_(std::move(all)) {}
+
+    Item peek() const override {
+        return {.id = static_cast<std::int64_t>(position_), .length = all_[position_]};
+    }
+    void advance() override { position_ = (position_ + 1) % all_.size(); }
+
+private:
+    std::vector<Length> all_;
+    std::size_t position_ = 0;
+};
+
 class Drawn final : public Stream {
 public:
     Drawn(DistributionPtr distribution, std::uint64_t seed, std::optional<std::int64_t> max_tokens)
@@ -81,6 +95,10 @@ private:
 
 std::unique_ptr<Stream> shuffled(std::vector<Length> all, std::uint64_t seed) {
     return std::make_unique<Shuffled>(std::move(all), seed);
+}
+
+std::unique_ptr<Stream> repeated(std::vector<Length> all) {
+    return std::make_unique<Repeated>(std::move(all));
 }
 
 std::unique_ptr<Stream> drawn(DistributionPtr distribution,

@@ -25,6 +25,8 @@ public:
 // A list again and again, each time in another random order, as training's sampler visits a data
 // set: epochs without a gap. `all` is not empty.
 std::unique_ptr<Stream> shuffled(std::vector<Length> all, std::uint64_t seed);
+// A list again and again in its own order, as training's sampler does it without `data.shuffle`.
+std::unique_ptr<Stream> repeated(std::vector<Length> all);
 
 // Draws of a distribution. Longer ones than `max_tokens` are cut into pieces; ConfigError for
 // videos, which no one cuts.

@@ -14,12 +14,8 @@ namespace {
 
 class RoundAnnealing {
 public:
-    RoundAnnealing(const Problem& problem,
-                   const RoundCosts& costs,
-                   std::vector<RoundState> rounds,
-                   std::uint64_t seed)
+    RoundAnnealing(const Problem& problem, std::vector<RoundState> rounds, std::uint64_t seed)
         : problem_(problem),
-          costs_(costs),
           rounds_(std::move(rounds)),
           best_(rounds_),
           best_seconds_(total_seconds(rounds_)),
@@ -409,7 +405,6 @@ private:
     }
 
     const Problem& problem_;
-    const RoundCosts& costs_;
     std::vector<RoundState> rounds_;
     std::vector<RoundState> best_;
     double best_seconds_;
@@ -420,12 +415,10 @@ private:
 }  // namespace
 
 std::vector<RoundState> improve_rounds(const Problem& problem,
-                                       const RoundCosts& costs,
                                        std::vector<RoundState> rounds,
                                        std::int64_t moves,
                                        std::uint64_t seed) {
-    return rounds.empty() ? rounds
-                          : RoundAnnealing(problem, costs, std::move(rounds), seed).run(moves);
+    return rounds.empty() ? rounds : RoundAnnealing(problem, std::move(rounds), seed).run(moves);
 }
 
 }  // namespace dcp::plan

@@ -13,7 +13,6 @@ namespace dcp::plan {
 // made two, a group on more or fewer ranks or moved to another round. The shortest found; never
 // longer than what it is given.
 std::vector<RoundState> improve_rounds(const Problem& problem,
-                                       const RoundCosts& costs,
                                        std::vector<RoundState> rounds,
                                        std::int64_t moves,
                                        std::uint64_t seed);

@@ -162,6 +162,17 @@ double fastest(const MicroCosts& costs, const Load& load) {
     return least;
 }
 
+// first, first x growth, ... below `end`.
+std::vector<double> steps_from(double first, double end, double growth) {
+    std::vector<double> steps;
+    double step = first;
+    while (step < end) {
+        steps.push_back(step);
+        step *= growth;
+    }
+    return steps;
+}
+
 std::vector<std::vector<Step>> deal(const Problem& problem, std::vector<Step> steps) {
     std::vector<Round> rounds;
     const auto ranks = static_cast<std::size_t>(problem.topology.ranks);
@@ -216,12 +227,12 @@ public:
         const double longest = seconds_alone(longest_first.front());
         const double growth = is_fast_ ? kFastGrowth : kGrowth;
         RoundMaker maker(problem_, costs_.micro());
-        for (double pace = 1; pace < kLargestPace; pace *= growth) {
+        for (const double pace : steps_from(1, kLargestPace, growth)) {
             construct(maker, longest_first, pace, 0);
         }
         for (const double pace : {1.0, 1.2, 1.5}) {
             const double most = pace == 1 ? kLargestLevel * longest : pace * longest;
-            for (double level = shortest * growth; level < most; level *= growth) {
+            for (const double level : steps_from(shortest * growth, most, growth)) {
                 construct(maker, longest_first, pace, level);
             }
         }
@@ -243,8 +254,7 @@ public:
             sort();
             starts_.resize(std::min(starts_.size(), stage.starts));
             for (std::vector<RoundState>& start : starts_) {
-                start =
-                    improve_rounds(problem_, costs_, std::move(start), stage.share * moves, seed++);
+                start = improve_rounds(problem_, std::move(start), stage.share * moves, seed++);
             }
         }
         sort();

@@ -113,8 +113,12 @@ class Simulate(CommandLineTest):
     def test_batches_are_those_that_training_draws(self):
         more = self.folder / "more"
         write_tiny_dataset(more, [300, 45, 800])
-        trained = self.train(self.folder / "drawn", f"data.train=[{self.dataset}, {more}]",
-                             "data.validation_documents=4", "run.iterations=9", "run.seed=5")
+        def train(name, *settings):
+            return self.train(self.folder / name, f"data.train=[{self.dataset}, {more}]",
+                              "data.validation_documents=4", "run.iterations=9", "run.seed=5",
+                              *settings)
+
+        trained = train("drawn")
         config = CONFIG.format(cost=COST).replace(
             "{distribution: wikipedia, max_tokens: 32768}",
             f"{{dataset: [{self.dataset}, {more}], max_tokens: 256, validation_documents: 4}}")
@@ -126,6 +130,12 @@ class Simulate(CommandLineTest):
         for run in runs:
             self.assertEqual([(one["tokens"], one["sequences"]) for one in run["iterations"]],
                              [(one["tokens"], one["sequences"]) for one in trained])
+        stored = [(one["tokens"], one["sequences"]) for one in train("stored", "data.shuffle=false")]
+        self.assertNotEqual(stored, [(one["tokens"], one["sequences"]) for one in trained])
+        _, _, runs = self.simulate("--set", "cluster.ranks=2", "--set", "data.shuffle=false")
+        for run in runs:
+            self.assertEqual([(one["tokens"], one["sequences"]) for one in run["iterations"]],
+                             stored)
 
     def test_memory_budget(self):
         _, rows, _ = self.simulate("--set", "planner.names=[dcp]")
@@ -162,7 +172,8 @@ class Simulate(CommandLineTest):
         for setting, said in [
                 ("planner.names=[dcp, dcp]", "planner.names has 'dcp' twice"),
                 ("batch.sequences_per_rank=4000000000", "and a batch may have 16777216"),
-                ("data.validation_documents=3", "held out of data.dataset, and there is none")]:
+                ("data.validation_documents=3", "held out of data.dataset, and there is none"),
+                ("data.shuffle=false", "a distribution has no order of its own")]:
             self.refuse(2, [said], "simulate", self.simulation, "--set", setting)
         self.refuse(2, ["fixed-groups plans independent steps only"], "simulate", self.simulation,
                     "--set", "planner.names=[fixed-groups]", "--set", "planner.step_mode=rounds")

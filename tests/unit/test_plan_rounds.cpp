@@ -128,9 +128,9 @@ TEST_CASE("rounds: the search shortens what the constructions leave, with every 
                 }
             }
             const auto start = round_states(problem, costs, rounds);
-            const auto found = improve_rounds(problem, costs, start, 20'000, seed);
+            const auto found = improve_rounds(problem, start, 20'000, seed);
             REQUIRE(total_seconds(found) <= total_seconds(start));
-            REQUIRE(improve_rounds(problem, costs, start, 0, seed).size() == start.size());
+            REQUIRE(improve_rounds(problem, start, 0, seed).size() == start.size());
             before += total_seconds(start);
             after += total_seconds(found);
 
