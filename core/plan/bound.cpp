@@ -149,8 +149,9 @@ public:
         });
         return search_near(guess, area, precision_, [&](double makespan) {
             maximise(makespan, std::numeric_limits<double>::infinity());
-            if (is_too_much(exact_total(makespan), ranks_)) {
-                return true;
+            const bool is_shown = is_too_much(exact_total(makespan), ranks_);
+            if (is_shown || precision_ >= kRough) {
+                return is_shown;
             }
             slots_.clear();  // another start may lead to better prices
             maximise(makespan, std::numeric_limits<double>::infinity());
