@@ -14,6 +14,7 @@ namespace dcp::plan {
 namespace {
 
 constexpr double kMeanShare = 0.5;
+constexpr double kHardlyLonger = 1 + 1e-5;
 constexpr std::int64_t kLeastMoves = 2'000;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 constexpr std::int64_t kLeastArrangeMoves = 300;
@@ -22,37 +23,47 @@ constexpr std::int64_t kMostArrangeMoves = 200'000;
 // Targets over the bound, dense where good plans end.
 constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
 constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
-constexpr double kFastTargets[] = {1.02, 1.3};
 constexpr double kOneTarget[] = {1.03};
+constexpr double kFarTargets[] = {1.3, 3.0};  // where the bound says little
+constexpr double kFar = 1.08;
+
+struct Start {                    // of an arrangement
+    bool fills_gangs = true;      // short sequences do, before anything is moved
+    bool nested_degrees = false;  // only degrees that nest
+};
 
 struct Budget {
-    std::span<const double> targets = kTargets;
+    std::span<const double> targets = kTargets;  // none: only arrangements, where they are possible
+    std::span<const double> far_targets;         // tried where the plan is far from the bound
     std::vector<double> waste_shares = {0.0, 1.0};
     std::vector<double> solo_shares = {1.0, 0.6};
     std::vector<double> spare_shares = {0.0, 0.03};
     std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
     int most_packs = 2;
-    std::vector<bool> arrangements = {true, false};  // whether short sequences fill gangs first
+    std::vector<Start> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
+    bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 400;
     std::size_t kept = 5;       // drafts of each family that are improved a little
-    std::size_t finalists = 4;  // of those, drafts that are improved much
+    std::size_t finalists = 3;  // of those, drafts that are improved much
     std::int64_t moves_a_sequence = 100;
-    std::int64_t final_moves_a_sequence = 1500;
+    std::int64_t final_moves_a_sequence = 400;
 };
 
 Budget fast_budget() {
-    return {.targets = kFastTargets,
+    return {.targets = kOneTarget,
+            .far_targets = kFarTargets,
             .waste_shares = {0.4},
             .solo_shares = {1.0},
             .spare_shares = {0.0},
             .merge_shares = {0.85},
             .most_packs = 1,
-            .arrangements = {true},
+            .arrangements = {{.fills_gangs = true}},
+            .gangs_also_stay = false,
             .arrange_moves_a_sequence = 1,
             .kept = 1,
             .finalists = 1,
-            .moves_a_sequence = 4,
-            .final_moves_a_sequence = 15};
+            .moves_a_sequence = 2,
+            .final_moves_a_sequence = 20};
 }
 
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
@@ -78,9 +89,9 @@ Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
         scale(budget.final_moves_a_sequence);
     }
     if (effort == Effort::kFast && share < 0.5 && num_sequences >= kFewSequences) {
-        budget.targets = kOneTarget;
-        budget.finalists = 1;
-        budget.moves_a_sequence = 2;
+        budget.targets = {};
+        budget.far_targets = {};
+        budget.arrange_moves_a_sequence = 0;  // the least there are
         budget.final_moves_a_sequence = 6;
     }
     return budget;
@@ -147,6 +158,18 @@ void keep(std::vector<Candidate>& kept, std::size_t most, double rating, Draft d
     }
 }
 
+// Annealing takes what ranks wait for as it was when the draft was made. Where other contents of
+// gangs made it more, gangs then stay, and single-rank micro-batches make up for it.
+Draft annealed_twice(Draft draft, double bound_seconds, std::int64_t moves, std::uint64_t& seed) {
+    const Draft better = improve(std::move(draft), bound_seconds, {.moves = moves, .seed = ++seed});
+    Draft waiting = draft_of(better.problem(), better.costs(), better.steps());
+    if (waiting.busiest() <= better.busiest() * kHardlyLonger) {
+        return waiting;
+    }
+    return improve(std::move(waiting), bound_seconds,
+                   {.moves = moves / 2, .seed = ++seed, .gangs_stay = true});
+}
+
 class Search {
 public:
     Search(const Problem& problem, Budget budget, double bound_seconds)
@@ -161,16 +184,18 @@ public:
     }
 
     Plan run() {
-        for (const Family& family : all_families(budget_, all_nested_)) {
-            try_family(family);
+        try_families(budget_.targets);
+        for (const Start& start : budget_.arrangements) {
+            try_arrangement(start);
         }
-        for (const bool fills_gangs : budget_.arrangements) {
-            try_arrangement(fills_gangs);
+        if (finalists_.empty()) {
+            try_families(kOneTarget);
         }
-        for (Candidate& finalist : finalists_) {
-            offer(finalist.draft);
-            offer(improve(std::move(finalist.draft), bound_, moves(budget_.final_moves_a_sequence),
-                          ++seed_));
+        improve_much();
+        const double seconds = best_.makespan_seconds - problem_.cost->per_iteration_seconds();
+        if (seconds > kFar * bound_ && !budget_.far_targets.empty()) {
+            try_families(budget_.far_targets);
+            improve_much();
         }
         return std::move(best_);
     }
@@ -195,15 +220,32 @@ private:
             kLeastArrangeMoves, kMostArrangeMoves);
     }
 
-    void improve_a_little(Draft draft) {
-        Draft better = improve(std::move(draft), bound_, moves(budget_.moves_a_sequence), ++seed_);
-        const double rating = better.busiest();
-        keep(finalists_, budget_.finalists, rating, std::move(better));
+    Draft annealed(Draft draft, std::int64_t moves_a_sequence) {
+        return annealed_twice(std::move(draft), bound_, moves(moves_a_sequence), seed_);
     }
 
-    void try_family(const Family& family) {
+    void keep_finalist(Draft draft) {
+        const double rating = draft.busiest();
+        keep(finalists_, budget_.finalists, rating, std::move(draft));
+    }
+
+    void improve_much() {
+        for (Candidate& finalist : finalists_) {
+            offer(finalist.draft);
+            offer(annealed(std::move(finalist.draft), budget_.final_moves_a_sequence));
+        }
+        finalists_.clear();
+    }
+
+    void try_families(std::span<const double> targets) {
+        for (const Family& family : all_families(budget_, all_nested_)) {
+            try_family(family, targets);
+        }
+    }
+
+    void try_family(const Family& family, std::span<const double> targets) {
         std::vector<Candidate> kept;
-        for (const double target : budget_.targets) {
+        for (const double target : targets) {
             for (const Habits& habits : family) {
                 Draft draft = constructor_.construct(bound_ * target, habits);
                 const double rating = promise(draft);
@@ -211,20 +253,21 @@ private:
             }
         }
         for (Candidate& candidate : kept) {
-            improve_a_little(std::move(candidate.draft));
+            keep_finalist(annealed(std::move(candidate.draft), budget_.moves_a_sequence));
         }
     }
 
-    void try_arrangement(bool fills_gangs) {
+    void try_arrangement(const Start& start) {
+        const bool is_nested = all_nested_ || start.nested_degrees;
         Arrangement outline = constructor_.outline(
             1.01 * bound_,
-            {.waste_share = 0.4, .nested_degrees = all_nested_, .fill_gangs = fills_gangs});
+            {.waste_share = 0.4, .nested_degrees = is_nested, .fill_gangs = start.fills_gangs});
         if (outline.short_ones.empty()) {
             return;
         }
         const Arrangement better =
             arrange(problem_, costs_, std::move(outline), bound_,
-                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = all_nested_});
+                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
         for (int packs = 0; packs <= 2; ++packs) {
             Draft draft = constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
@@ -232,7 +275,13 @@ private:
             keep(kept, budget_.kept, rating, std::move(draft));
         }
         for (Candidate& candidate : kept) {
-            improve_a_little(std::move(candidate.draft));
+            if (budget_.gangs_also_stay) {
+                keep_finalist(improve(candidate.draft, bound_,
+                                      {.moves = moves(budget_.moves_a_sequence),
+                                       .seed = ++seed_,
+                                       .gangs_stay = true}));
+            }
+            keep_finalist(annealed(std::move(candidate.draft), budget_.moves_a_sequence));
         }
     }
 
@@ -249,13 +298,38 @@ private:
 };
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
-constexpr std::int64_t kLevelMovesFast = 2;
+constexpr std::int64_t kLevelMovesFast = 6;
 constexpr std::int64_t kLevelMovesBackground = 40;
+
+// The pieces' steps as one plan, after single ranks, and all, have exchanged sequences across
+// pieces.
+Plan levelled(const Problem& problem,
+              std::vector<Step> steps,
+              Effort effort,
+              double bound_seconds) {
+    const MicroCosts costs(problem);
+    const Draft draft = draft_of(problem, costs, steps);
+    const std::int64_t moves = (effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground) *
+                               static_cast<std::int64_t>(problem.sequences.size());
+    Plan best = predicted(problem, std::move(steps));
+    const auto offer = [&](const Draft& other) {
+        Plan plan = predicted(problem, other.steps());
+        if (plan.makespan_seconds < best.makespan_seconds) {
+            best = std::move(plan);
+        }
+    };
+    std::uint64_t seed = 0;
+    offer(annealed_twice(draft, bound_seconds, moves, seed));
+    if (effort == Effort::kBackground) {
+        offer(improve(draft, bound_seconds, {.moves = moves, .seed = ++seed, .gangs_stay = true}));
+    }
+    return best;
+}
 
 }  // namespace
 
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
-    const std::vector<Piece> pieces = split(problem);
+    const std::vector<Piece> pieces = split(problem, bound_seconds);
     if (pieces.size() < 2) {
         return Search(problem, budget_of(effort, problem.sequences.size(), 1), bound_seconds).run();
     }
@@ -269,15 +343,7 @@ Plan search(const Problem& problem, Effort effort, double bound_seconds) {
             steps.push_back(whole_step(piece, std::move(step)));
         }
     }
-    const MicroCosts costs(problem);
-    Draft draft = draft_of(problem, costs, steps);
-    const std::int64_t level = effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground;
-    Plan levelled =
-        predicted(problem, improve(std::move(draft), bound_seconds,
-                                   level * static_cast<std::int64_t>(problem.sequences.size()), 1)
-                               .steps());
-    Plan plain = predicted(problem, std::move(steps));
-    return levelled.makespan_seconds < plain.makespan_seconds ? levelled : plain;
+    return levelled(problem, std::move(steps), effort, bound_seconds);
 }
 
 }  // namespace dcp::plan
