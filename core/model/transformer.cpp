@@ -83,9 +83,32 @@ void Transformer::train_micro_batch(Queue& queue,
     const Shape activation{batch.num_tokens(), config_.hidden};
     const Tensor d_x_TC = arena.allocate("d_x", MemoryCategory::kActivations, compute_, activation);
     const Tensor x_TC = arena.allocate("x", MemoryCategory::kActivations, compute_, activation);
-    kernels::embedding_forward(
-        queue, {.tokens_T = batch.tokens_T, .table_VC = embedding_VC_, .x_TC = x_TC});
+    embed(queue, batch.tokens_T, x_TC);
     train_blocks(pass, 0, recompute_layers, x_TC, d_x_TC, loss_T);
+    kernels::embedding_backward(
+        queue, {.tokens_T = batch.tokens_T, .d_x_TC = d_x_TC, .d_table_VC = d_embedding_VC_});
+}
+
+void Transformer::embed(Queue& queue, ConstTensor tokens_T, Tensor x_TC) const {
+    kernels::embedding_forward(queue,
+                               {.tokens_T = tokens_T, .table_VC = embedding_VC_, .x_TC = x_TC});
+}
+
+void Transformer::train_ends(Queue& queue, Arena& arena, const MicroBatch& batch, Tensor loss_T) {
+    const Arena::Scope scratch(arena);
+    PassContext pass{.queue = queue,
+                     .arena = arena,
+                     .batch = batch,
+                     .attention = local_attention_,
+                     .conditioning = {}};
+    const auto activation = [&](const char* name) {
+        return arena.allocate(name, MemoryCategory::kActivations, compute_,
+                              {batch.num_tokens(), config_.hidden});
+    };
+    const Tensor d_x_TC = activation("d_x");
+    const Tensor x_TC = activation("x");
+    embed(queue, batch.tokens_T, x_TC);
+    run_head(pass, x_TC, d_x_TC, loss_T);
     kernels::embedding_backward(
         queue, {.tokens_T = batch.tokens_T, .d_x_TC = d_x_TC, .d_table_VC = d_embedding_VC_});
 }
@@ -184,8 +207,7 @@ void Transformer::evaluate_micro_batch(Queue& queue,
     };
     Tensor x_TC = activation();
     Tensor y_TC = activation();
-    kernels::embedding_forward(
-        queue, {.tokens_T = batch.tokens_T, .table_VC = embedding_VC_, .x_TC = x_TC});
+    embed(queue, batch.tokens_T, x_TC);
     for (const auto& block : blocks_) {
         const Arena::Scope frame(arena);
         block->allocate_saved(pass);

@@ -37,6 +37,7 @@ public:
 
     const config::ModelConfig& config() const { return config_; }
     const ParameterLayout& layout() const { return layout_; }
+    DType compute() const { return compute_; }
     Tensor parameters() const { return parameters_; }
     Tensor gradients() const { return gradients_; }
 
@@ -68,6 +69,15 @@ public:
     // Floating-point operations of training on whole sequences of these lengths, as they are
     // counted for MFU: 3 times the forward pass, nothing for recomputation.
     double training_flops(std::span<const std::int64_t> lengths) const;
+
+    // The parts of train_micro_batch, for those who measure them one by one (core/profile): a block
+    // by itself, what makes its input, and everything that is not a block, forward and backward.
+    Block& block(std::int64_t layer) { return *blocks_.at(static_cast<std::size_t>(layer)); }
+    const Block& block(std::int64_t layer) const {
+        return *blocks_.at(static_cast<std::size_t>(layer));
+    }
+    void embed(Queue& queue, ConstTensor tokens_T, Tensor x_TC) const;
+    void train_ends(Queue& queue, Arena& arena, const MicroBatch& batch, Tensor loss_T);
 
 private:
     void train_blocks(PassContext& pass,

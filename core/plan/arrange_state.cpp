@@ -1,0 +1,197 @@
+#include "core/plan/arrange_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr double kSpreadUse = 0.6;  // of what lengths differ, what dealing them out can use
+
+}  // namespace
+
+ArrangeState::ArrangeState(const Problem& problem,
+                           const MicroCosts& costs,
+                           Arrangement start,
+                           double bound_seconds)
+    : problem_(problem),
+      costs_(costs),
+      bound_(bound_seconds),
+      placer_(problem.topology),
+      pool_(std::move(start.short_ones)),
+      pool_load_(costs.most_tokens(0)),
+      rooms_(costs, Load{}, 0, bound_seconds) {
+    for (Gang& gang : start.gangs) {
+        gangs_.push_back({.degree_index = gang.degree_index,
+                          .sequences = std::move(gang.sequences),
+                          .load = gang.load,
+                          .seconds = gang.seconds});
+    }
+    for (const std::int32_t sequence : pool_) {
+        pool_load_.add(load_of_sequence(sequence));
+    }
+    spread_ = kSpreadUse * spread_of_lengths();
+}
+
+// How far squares a token lie from their mean, in parts of the mean, weighted by tokens.
+double ArrangeState::spread_of_lengths() const {
+    if (pool_load_.load().tokens == 0) {
+        return 0;
+    }
+    const double mean =
+        pool_load_.load().squared_tokens / static_cast<double>(pool_load_.load().tokens);
+    double sum = 0;
+    for (const std::int32_t sequence : pool_) {
+        const Load load = load_of_sequence(sequence);
+        sum += std::abs(load.squared_tokens - mean * static_cast<double>(load.tokens));
+    }
+    return std::min(1.0, sum / static_cast<double>(pool_load_.load().tokens) / mean);
+}
+
+bool ArrangeState::reload(Member& gang, const Load& load) const {
+    const double seconds = costs_.seconds(gang.degree_index, load);
+    if (!(seconds <= 1.1 * target_)) {
+        return false;
+    }
+    gang.load = load;
+    gang.seconds = seconds;
+    return true;
+}
+
+void ArrangeState::set_target(double seconds) {
+    target_ = seconds;
+    rooms_ = Rooms(costs_, pool_load_.load(), spread_, target_);
+}
+
+// Wide before narrow, long before short. Most of the order is as it was.
+void ArrangeState::sort_order() {
+    for (std::size_t i = order_.size(); i < gangs_.size(); ++i) {
+        order_.push_back(i);
+    }
+    const auto before = [&](std::size_t a, std::size_t b) {
+        const Member& x = gangs_[a];
+        const Member& y = gangs_[b];
+        if (x.degree_index != y.degree_index) {
+            return x.degree_index > y.degree_index;
+        }
+        return x.seconds != y.seconds ? x.seconds > y.seconds : a < b;
+    };
+    for (std::size_t i = 1; i < order_.size(); ++i) {
+        const std::size_t gang = order_[i];
+        std::size_t place = i;
+        for (; place > 0 && before(gang, order_[place - 1]); --place) {
+            order_[place] = order_[place - 1];
+        }
+        order_[place] = gang;
+    }
+}
+
+// Places gangs from the first that is not as it was when `keep_places` was last true.
+void ArrangeState::place_all(bool keep_places) {
+    sort_order();
+    trial_.clear();
+    for (const std::size_t i : order_) {
+        const Member& gang = gangs_[i];
+        if (!gang.is_gone) {
+            trial_.push_back({gang.degree_index, gang.seconds, gang.choice});
+        }
+    }
+    std::size_t same = 0;
+    while (same < std::min(trial_.size(), placed_.size()) && trial_[same] == placed_[same]) {
+        ++same;
+    }
+    if (states_.empty()) {
+        states_.push_back(placer_.state());
+    }
+    placer_.restore(states_[same]);
+    if (keep_places) {
+        placed_ = trial_;
+        states_.resize(placed_.size() + 1);
+    }
+    for (std::size_t i = same; i < trial_.size(); ++i) {
+        const Placed& gang = trial_[i];
+        placer_.choose(costs_.degree(gang.degree_index), gang.choice, gang.seconds);
+        placer_.occupy(gang.seconds);
+        if (keep_places) {
+            states_[i + 1] = placer_.state();
+        }
+    }
+}
+
+// Tokens that find no room, in the mixture where most do not.
+double ArrangeState::missing_within(double makespan) const {
+    Rooms::Amounts sums{};
+    for (int rank = 0; rank < problem_.topology.ranks; ++rank) {
+        if (const double room = makespan - placer_.ready(rank); room > 0) {
+            rooms_.add_to(sums, room * problem_.topology.speed(rank));
+        }
+    }
+    const auto tokens = static_cast<double>(pool_load_.load().tokens);
+    const double packed = pool_load_.packed_tokens();
+    double most = 0;
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+        const double share = Rooms::kWorkShares[k];
+        most = std::max(most, (1 - share) * packed + share * tokens - sums[k]);
+    }
+    return most;
+}
+
+double ArrangeState::judge() {
+    place_all(/*keep_places=*/false);
+    double over = 0;
+    for (const double ready : placer_.ready()) {
+        over += std::max(0.0, ready - target_);
+    }
+    return over + missing_within(target_) * rooms_.seconds_a_token();
+}
+
+double ArrangeState::least_time() {
+    place_all(/*keep_places=*/true);
+    double low = *std::max_element(placer_.ready().begin(), placer_.ready().end());
+    rooms_ = Rooms(costs_, pool_load_.load(), spread_, std::max(low, bound_));
+    const auto is_enough = [&](double makespan) { return missing_within(makespan) <= 0; };
+    if (pool_.empty() || is_enough(low)) {
+        return std::max(low, 1e-9);
+    }
+    double high = std::max(low, bound_);
+    while (!is_enough(high)) {
+        high *= 1.3;
+        if (high > 2.5 * std::max(low, bound_)) {
+            rooms_ = Rooms(costs_, pool_load_.load(), spread_, high);
+        }
+    }
+    for (int halving = 0; halving < 20; ++halving) {
+        const double middle = (low + high) / 2;
+        (is_enough(middle) ? high : low) = middle;
+    }
+    return high;
+}
+
+Arrangement ArrangeState::arranged(std::vector<Member> gangs,
+                                   std::vector<std::int32_t> short_ones,
+                                   double seconds) {
+    gangs_ = std::move(gangs);
+    order_.clear();
+    sort_order();
+    placer_.clear();
+    Arrangement result{.gangs = {}, .short_ones = std::move(short_ones), .seconds = seconds};
+    for (const std::size_t i : order_) {
+        Member& gang = gangs_[i];
+        if (gang.is_gone) {
+            continue;
+        }
+        std::vector<int> ranks =
+            placer_.choose(costs_.degree(gang.degree_index), gang.choice, gang.seconds);
+        placer_.occupy(gang.seconds);
+        result.gangs.push_back({.degree_index = gang.degree_index,
+                                .sequences = std::move(gang.sequences),
+                                .load = gang.load,
+                                .seconds = gang.seconds,
+                                .world_ranks = std::move(ranks)});
+    }
+    return result;
+}
+
+}  // namespace dcp::plan

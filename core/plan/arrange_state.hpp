@@ -1,0 +1,89 @@
+// What arrange() works on: gangs in their order and places, the pool of sequences that go to single
+// ranks, and a judgement of both that packs nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/plan/arrange.hpp"
+#include "core/plan/draft.hpp"
+#include "core/plan/gang.hpp"
+#include "core/plan/rooms.hpp"
+
+namespace dcp::plan {
+
+class ArrangeState {
+public:
+    struct Member {  // a gang; its place follows from those of the gangs before it and its choice
+        std::size_t degree_index = 0;
+        std::vector<std::int32_t> sequences;
+        Load load;
+        double seconds = 0;
+        int choice = 0;  // of the groups it could have, best first
+        bool is_gone = false;
+    };
+
+    ArrangeState(const Problem& problem,
+                 const MicroCosts& costs,
+                 Arrangement start,
+                 double bound_seconds);
+
+    // What moves change. `pool_load()` must follow `pool()`.
+    std::vector<Member>& gangs() { return gangs_; }
+    std::vector<std::int32_t>& pool() { return pool_; }
+    Pool& pool_load() { return pool_load_; }
+
+    const MicroCosts& costs() const { return costs_; }
+    Load load_of_sequence(std::int32_t sequence) const {
+        return load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
+    }
+    // False, and nothing changed, where the gang cannot hold the load within a little more than the
+    // target time.
+    bool reload(Member& gang, const Load& load) const;
+
+    // The time in which all should be done.
+    double target() const { return target_; }
+    void set_target(double seconds);
+
+    // Rank-seconds that are missing for all to be done by the target time.
+    double judge();
+    // Gangs that stay as they are now are not placed again by the next judge().
+    void keep_places() { place_all(/*keep_places=*/true); }
+    // Least time in which the short sequences find room behind what the gangs do.
+    double least_time();
+
+    // The gangs with their ranks.
+    Arrangement arranged(std::vector<Member> gangs,
+                         std::vector<std::int32_t> short_ones,
+                         double seconds);
+
+private:
+    struct Placed {  // what decides about a place
+        std::size_t degree_index;
+        double seconds;
+        int choice;
+        bool operator==(const Placed&) const = default;
+    };
+
+    double spread_of_lengths() const;
+    void sort_order();
+    void place_all(bool keep_places);
+    double missing_within(double makespan) const;
+
+    const Problem& problem_;
+    const MicroCosts& costs_;
+    double bound_;
+    Placer placer_;
+    std::vector<Member> gangs_;
+    std::vector<std::size_t> order_;
+    std::vector<Placed> trial_, placed_;
+    std::vector<Placer::State> states_;  // before the gang at each place of placed_, and after all
+    std::vector<std::int32_t> pool_;
+    Pool pool_load_;
+    double spread_ = 0;
+    Rooms rooms_;
+    double target_ = 0;
+};
+
+}  // namespace dcp::plan

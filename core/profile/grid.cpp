@@ -1,0 +1,159 @@
+#include "core/profile/grid.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "core/plan/measured_model.hpp"
+
+namespace dcp::profile {
+
+namespace {
+
+constexpr std::int64_t kFewestRankTokens = 16;
+constexpr std::int64_t kStep = 4;
+
+std::int64_t most_tokens(const GridLimits& limits, int degree) {
+    return std::max<std::int64_t>(degree,
+                                  std::min(limits.rank_tokens * degree, limits.batch_tokens));
+}
+
+// As few sequences as are allowed, and as many as are worth telling apart: attention needs some
+// rows at a time.
+std::vector<Request> shapes(std::int64_t tokens,
+                            const plan::Strategy& strategy,
+                            const GridLimits& limits) {
+    constexpr std::int64_t kShort = 8;  // times shorter
+    const std::int64_t few = (tokens + limits.longest_tokens - 1) / limits.longest_tokens;
+    const std::int64_t many = std::min(tokens, kShort * few);
+    std::vector<Request> made{{.tokens = tokens, .sequences = few, .strategy = strategy}};
+    if (many > few) {
+        made.push_back({.tokens = tokens, .sequences = many, .strategy = strategy});
+    }
+    return made;
+}
+
+using Points = std::vector<plan::ProfilePoint>;
+
+Points of_strategy(std::span<const plan::ProfilePoint> points, const plan::Strategy& strategy) {
+    Points found;
+    std::copy_if(points.begin(), points.end(), std::back_inserter(found),
+                 [&](const plan::ProfilePoint& point) { return point.strategy == strategy; });
+    return found;
+}
+
+// Largest error at the points of this many tokens of a curve that was not told of them.
+double error_without(const Points& points, std::int64_t tokens, int ranks_per_node) {
+    plan::Profile others{.name = "grid", .ranks_per_node = ranks_per_node};
+    Points left_out;
+    for (const plan::ProfilePoint& point : points) {
+        (point.tokens == tokens ? left_out : others.points).push_back(point);
+    }
+    const int degree = points.front().strategy.degree();
+    const plan::MeasuredModel model(others, degree, ranks_per_node);
+    double worst = 0;
+    for (const plan::ProfilePoint& point : left_out) {
+        const double said =
+            model.cost({point.tokens, point.squared_tokens}, point.strategy, 0).seconds();
+        const double measured = point.forward_seconds + point.backward_seconds;
+        worst = std::max(worst, std::fabs(said / std::max(measured, 1e-12) - 1));
+    }
+    return worst;
+}
+
+struct Gap {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+    double error = 0;
+
+    std::int64_t middle() const {
+        return std::llround(std::sqrt(static_cast<double>(from) * static_cast<double>(to)));
+    }
+    // Nearer points than a ninth tell nothing new.
+    bool is_wide() const { return middle() * 8 > from * 9 && to * 8 > middle() * 9; }
+};
+
+std::vector<Gap> gaps(const Points& points) {
+    std::set<std::int64_t> distinct;
+    for (const plan::ProfilePoint& point : points) {
+        distinct.insert(point.tokens);
+    }
+    const std::vector<std::int64_t> tokens(distinct.begin(), distinct.end());
+    std::vector<Gap> found;
+    for (std::size_t i = 1; i < tokens.size(); ++i) {
+        found.push_back({.from = tokens[i - 1], .to = tokens[i]});
+    }
+    if (found.size() == 1) {
+        found.front().error = 1;  // nothing is known of what lies between
+    }
+    const plan::ProfilePoint& any = points.front();
+    const int ranks_per_node = any.link == plan::LinkClass::kNetwork ? 1 : any.strategy.degree();
+    for (std::size_t i = 1; i < found.size(); ++i) {
+        const double error = error_without(points, tokens[i], ranks_per_node);
+        const auto length = static_cast<double>(tokens[i + 1] - tokens[i - 1]);
+        for (Gap* gap : {&found[i - 1], &found[i]}) {
+            const double share = static_cast<double>(gap->to - gap->from) / length;
+            gap->error = std::max(gap->error, error * share * share);
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+std::vector<Request> base_grid(const GridLimits& limits) {
+    std::vector<Request> grid;
+    for (const plan::Strategy& strategy : limits.strategies) {
+        const int degree = strategy.degree();
+        std::vector<std::int64_t> tokens;
+        for (std::int64_t next = most_tokens(limits, degree);
+             tokens.empty() || next >= kFewestRankTokens * degree; next /= kStep) {
+            tokens.push_back(next);
+        }
+        std::reverse(tokens.begin(), tokens.end());
+        for (const std::int64_t each : tokens) {
+            for (const Request& request : shapes(each, strategy, limits)) {
+                grid.push_back(request);
+            }
+        }
+    }
+    return grid;
+}
+
+std::vector<Request> missing_requests(std::span<const plan::ProfilePoint> points,
+                                      const GridLimits& limits) {
+    std::vector<Request> missing;
+    for (const Request& request : base_grid(limits)) {
+        const Points known = of_strategy(points, request.strategy);
+        const bool is_reached = std::any_of(
+            known.begin(), known.end(),
+            [&](const plan::ProfilePoint& point) { return point.tokens >= request.tokens; });
+        if (!is_reached) {
+            missing.push_back(request);
+        }
+    }
+    return missing;
+}
+
+std::vector<Request> next_refinement(std::span<const plan::ProfilePoint> points,
+                                     const GridLimits& limits,
+                                     double tolerance) {
+    Gap worst{.error = tolerance};
+    const plan::Strategy* where = nullptr;
+    for (const plan::Strategy& strategy : limits.strategies) {
+        const Points known = of_strategy(points, strategy);
+        if (known.empty()) {
+            continue;
+        }
+        for (const Gap& gap : gaps(known)) {
+            if (gap.is_wide() && gap.error > worst.error) {
+                worst = gap;
+                where = &strategy;
+            }
+        }
+    }
+    return where == nullptr ? std::vector<Request>{} : shapes(worst.middle(), *where, limits);
+}
+
+}  // namespace dcp::profile

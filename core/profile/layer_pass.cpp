@@ -1,0 +1,155 @@
+#include "core/profile/layer_pass.hpp"
+
+#include <chrono>
+#include <span>
+#include <vector>
+
+#include "core/base/copy.hpp"
+#include "core/model/sharded_attention.hpp"
+
+namespace dcp::profile {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The pieces of sequences that a rank holds, as the trainer would load them; tokens are arbitrary.
+model::MicroBatch make_batch(Queue& queue,
+                             Arena& arena,
+                             std::span<const model::Piece> pieces,
+                             std::int64_t vocab) {
+    model::MicroBatch batch;
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int32_t> positions;
+    for (const model::Piece& piece : pieces) {
+        const auto begin = static_cast<std::int64_t>(tokens.size());
+        for (std::int64_t i = 0; i < piece.count; ++i) {
+            // Neighbours far apart in the vocabulary, as in text.
+            constexpr std::int64_t kStride = 2'654'435'761;
+            const std::int64_t position = piece.position + i;
+            tokens.push_back(
+                static_cast<std::int32_t>((position + piece.sequence) * kStride % vocab));
+            positions.push_back(static_cast<std::int32_t>(position));
+        }
+        batch.spans.push_back(
+            {.q_begin = begin, .q_count = piece.count, .k_begin = begin, .k_count = piece.count});
+    }
+    const auto T = static_cast<std::int64_t>(tokens.size());
+    const std::vector<float> weights(tokens.size(), 1.0F);
+    const auto put = [&](const char* name, DType dtype, const auto& values) {
+        const Tensor tensor = arena.allocate(name, MemoryCategory::kActivations, dtype, {T});
+        copy_to_device(queue, tensor, std::as_bytes(std::span(values)));
+        return tensor;
+    };
+    batch.tokens_T = put("tokens", DType::kInt32, tokens);
+    batch.targets_T = put("targets", DType::kInt32, tokens);
+    batch.positions_T = put("positions", DType::kInt32, positions);
+    batch.weights_T = put("loss weights", DType::kFloat32, weights);
+    return batch;
+}
+
+std::vector<model::Piece> whole_sequences(std::span<const std::int64_t> lengths) {
+    std::vector<model::Piece> pieces;
+    for (std::size_t index = 0; index < lengths.size(); ++index) {
+        pieces.push_back({.sequence = static_cast<std::int32_t>(index), .count = lengths[index]});
+    }
+    return pieces;
+}
+
+}  // namespace
+
+LayerSeconds LayerPass::run_layers(const Request& request,
+                                   comm::Communicator& group,
+                                   std::int64_t first_layer,
+                                   int passes,
+                                   bool recomputes) {
+    const Arena::Scope scratch(arena_);
+    const std::vector<std::int64_t> lengths = request.lengths();
+    LayerSeconds sum;
+    const auto run = [&](std::span<const model::Piece> pieces,
+                         model::SequenceAttention& attention) {
+        const model::MicroBatch batch = make_batch(queue_, arena_, pieces, model_.config().vocab);
+        model::PassContext pass{.queue = queue_,
+                                .arena = arena_,
+                                .batch = batch,
+                                .attention = attention,
+                                .conditioning = {}};
+        for (int i = 0; i < passes; ++i) {
+            const LayerSeconds one = run_pair(pass, first_layer + i, recomputes);
+            sum.forward += one.forward / passes;
+            sum.backward += one.backward / passes;
+            sum.recompute += one.recompute / passes;
+            sum.pass += one.pass / passes;
+        }
+    };
+    if (group.group_size() == 1) {
+        run(whole_sequences(lengths), local_attention_);
+    } else {
+        const model::StepLayout layout(lengths, request.strategy.ulysses, request.strategy.ring);
+        model::ShardedAttention attention(group, layout);
+        run(layout.pieces(group.group_rank()), attention);
+    }
+    return sum;
+}
+
+LayerSeconds LayerPass::run_pair(model::PassContext& pass,
+                                 std::int64_t first_layer,
+                                 bool recomputes) {
+    const auto start = Clock::now();
+    const std::int64_t layers = model_.config().layers;
+    model::Block& warm = model_.block(first_layer % layers);
+    model::Block& measured = model_.block((first_layer + 1) % layers);
+    const Arena::Scope scratch(arena_);
+    const auto allocate = [&](const char* name) {
+        return arena_.allocate(name, MemoryCategory::kActivations, model_.compute(),
+                               {pass.batch.num_tokens(), model_.config().hidden});
+    };
+    const Tensor d_x_TC = allocate("d_x");
+    const Tensor x_TC = allocate("x");
+    const Tensor y_TC = allocate("x");
+    model_.embed(queue_, pass.batch.tokens_T, x_TC);
+    {
+        const Arena::Scope once(arena_);
+        warm.allocate_saved(pass);
+        warm.forward(pass, x_TC, y_TC);
+    }
+    measured.allocate_saved(pass);
+    LayerSeconds seconds;
+    const auto time = [&](double& phase, const auto& action) {
+        queue_.synchronize();
+        const auto begin = Clock::now();
+        action();
+        queue_.synchronize();
+        phase = seconds_since(begin);
+    };
+    time(seconds.forward, [&] { measured.forward(pass, y_TC, x_TC); });
+    if (recomputes) {
+        time(seconds.recompute, [&] { measured.forward(pass, y_TC, {}); });
+    }
+    model_.embed(queue_, pass.batch.tokens_T, d_x_TC);  // a gradient of no particular value
+    time(seconds.backward, [&] { measured.backward(pass, y_TC, d_x_TC); });
+    seconds.pass = seconds_since(start);
+    return seconds;
+}
+
+double LayerPass::run_ends(std::int64_t T, int passes) {
+    const Arena::Scope scratch(arena_);
+    const std::vector<std::int64_t> lengths{T};
+    const model::MicroBatch batch =
+        make_batch(queue_, arena_, whole_sequences(lengths), model_.config().vocab);
+    const Tensor loss_T =
+        arena_.allocate("losses", MemoryCategory::kActivations, DType::kFloat32, {T});
+    queue_.synchronize();
+    const auto start = Clock::now();
+    for (int i = 0; i < passes; ++i) {
+        model_.train_ends(queue_, arena_, batch, loss_T);
+    }
+    queue_.synchronize();
+    return seconds_since(start) / passes;
+}
+
+}  // namespace dcp::profile

@@ -1,0 +1,98 @@
+// The two-layer profiler: runs two layers of the model on the real ranks, one to warm up and one to
+// be measured, for micro-batches of any size on groups of any SP degree.
+//
+// All groups of a degree run at once, as in training, and where several requests have the same
+// strategy and tokens they run at the same time on different groups and change places after every
+// repeat. Ranks that are left over work meanwhile as if each were a group. From repeat to repeat
+// other layers of the model take their turn, so that weights come from memory as they do in a whole
+// pass.
+//
+// Bytes are not measured but known: as the arena will count them (Block::saved_bytes and its
+// like), for the model as a whole.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/group_cache.hpp"
+#include "core/base/arena.hpp"
+#include "core/base/queue.hpp"
+#include "core/model/transformer.hpp"
+#include "core/plan/profile.hpp"
+#include "core/profile/layer_pass.hpp"
+#include "core/profile/request.hpp"
+
+namespace dcp::profile {
+
+// How long to repeat. The defaults suit the start of a run.
+struct Effort {
+    double relative_error = 0.015;  // of forward and backward together: stable enough
+    int least_samples = 4;          // of a request, over all groups
+    int most_samples = 24;
+    double sample_seconds = 0.015;  // shorter passes are repeated within a sample
+};
+
+// One measured request.
+struct Measurement {
+    plan::ProfilePoint point;  // times of a rank of speed 1; bytes are those of the model
+    double relative_error = 1;
+    // Forward and backward of every world rank, as they were; 0 for ranks that were left over.
+    std::vector<double> rank_seconds;
+};
+
+// Of a micro-batch beside its layers, on a rank that holds T tokens: fixed + token * T.
+struct Ends {
+    double fixed_seconds = 0;
+    double token_seconds = 0;
+};
+
+class LayerProfiler {
+public:
+    // Everything must outlive it. ranks_per_node: so many neighbouring ranks share a node.
+    LayerProfiler(model::Transformer& model,
+                  Queue& queue,
+                  Arena& arena,
+                  comm::GroupCache& groups,
+                  int ranks_per_node);
+
+    // All below is collective over the world, with the same arguments on all ranks, at a moment
+    // when no gradients are kept: those of the model are overwritten. Weights, optimizer and what
+    // the arena holds stay as they are. Every rank gets the same bits back, in the order of the
+    // requests. A request fits the arena when a step of its tokens fits with all layers recomputed.
+    // A strategy of a degree above the world is a ShapeError.
+    std::vector<Measurement> measure(std::span<const Request> requests, const Effort& effort = {});
+
+    // Embedding, final norm, output layer and loss, all forward and backward, of up to rank_tokens
+    // tokens on every rank at once.
+    Ends measure_ends(std::int64_t rank_tokens, const Effort& effort = {});
+
+    // False: recompute_seconds stay 0, which saves a sixth of the time.
+    void set_recompute(bool is_measured) { measures_recompute_ = is_measured; }
+    // Of every world rank, 1 = typical; empty: all alike. From here on a group's seconds count
+    // times the speed of its slowest rank.
+    void set_speeds(std::vector<double> speeds) { speeds_ = std::move(speeds); }
+
+private:
+    struct Round;  // requests that are measured at the same time, and their samples
+
+    Round start_round(std::span<const Request> requests);
+    void run_block(Round& round, int block, bool is_sample);
+    bool is_done(const Round& round, const Effort& effort) const;
+    Measurement finish(const Round& round, std::size_t index) const;
+    void add_bytes(plan::ProfilePoint& point) const;
+    double slowest_speed(const std::vector<int>& world_ranks) const;
+
+    model::Transformer& model_;
+    Queue& queue_;
+    Arena& arena_;
+    comm::GroupCache& groups_;
+    int ranks_per_node_;
+    LayerPass pass_;
+    bool measures_recompute_ = true;
+    std::vector<double> speeds_;
+    std::int64_t next_layer_ = 0;
+};
+
+}  // namespace dcp::profile
