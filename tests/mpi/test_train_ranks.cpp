@@ -274,6 +274,7 @@ TEST_CASE("what steps cost is measured, alike on all ranks, and leaves training 
     write_documents(folder / "text", 200);
     auto config = small_config(folder / "text");
     config.planner.name = "dcp";
+    config.profile = config::kNoProfile;
     Ranks ranks;
     train::Trainer measured(config, ranks.world());
     train::Trainer plain(config, ranks.world());
