@@ -125,3 +125,40 @@ prepare_tensorboard() {
         fi
     fi
 }
+
+# Manual pages where there are any (minimal images leave them out), else Perl's documentation, which
+# is plain files of 1 kB to 500 kB. Sorted, so that the same machine gives the same dataset.
+list_documents() {
+    local pages
+    pages="$(find /usr/share/man/man[1-8] -type f -name '*.gz' -size +0 2>/dev/null | sort || true)"
+    if (($(wc -l <<<"$pages") >= 500)); then
+        echo "$pages"
+    else
+        find /usr/share/perl /usr/lib/*/perl -type f -name "*.pod" 2>/dev/null | sort || true
+    fi
+}
+
+# choose_documents MOST: at most so many of them, evenly spread over the list.
+choose_documents() {
+    awk -v most="$1" '
+        { lines[NR] = $0 }
+        END {
+            stride = NR > most ? NR / most : 1
+            for (i = 0; int(i * stride) < NR; ++i) print lines[int(i * stride) + 1]
+        }'
+}
+
+# import_documents DCP: documentation that is on this machine, as bytes, into data/quickstart.
+import_documents() {
+    local dcp="$1" documents
+    if [[ -e data/quickstart.idx ]]; then
+        echo "data/quickstart is there already"
+        return
+    fi
+    if (($(list_documents | wc -l) < 100)); then
+        need_packages "text to train on" perl-doc
+    fi
+    mapfile -t documents < <(list_documents | choose_documents 1500)
+    mkdir -p data
+    "$dcp" data import --out data/quickstart "${documents[@]}"
+}

@@ -7,30 +7,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$repository"
 
-max_documents=1500
 dcp=build/cpu/dcp
-
-# Manual pages where there are any (minimal images leave them out), else Perl's documentation, which
-# is plain files of 1 kB to 500 kB. Sorted, so that the same machine gives the same dataset.
-list_documents() {
-    local pages
-    pages="$(find /usr/share/man/man[1-8] -type f -name '*.gz' -size +0 2>/dev/null | sort || true)"
-    if (($(wc -l <<<"$pages") >= 500)); then
-        echo "$pages"
-    else
-        find /usr/share/perl /usr/lib/*/perl -type f -name "*.pod" 2>/dev/null | sort || true
-    fi
-}
-
-# At most max_documents of them, evenly spread over the list.
-choose_documents() {
-    awk -v most="$max_documents" '
-        { lines[NR] = $0 }
-        END {
-            stride = NR > most ? NR / most : 1
-            for (i = 0; int(i * stride) < NR; ++i) print lines[int(i * stride) + 1]
-        }'
-}
 
 # Sets launcher to what starts two ranks, each with half of the processors; to nothing where there is
 # but one processor. Containers run everything as root, which mpirun refuses unless told otherwise.
@@ -53,16 +30,7 @@ step "2/6 build (build/cpu)"
 build cpu dcp
 
 step "3/6 import documents as bytes"
-if [[ -e data/quickstart.idx ]]; then
-    echo "data/quickstart is there already"
-else
-    if (($(list_documents | wc -l) < 100)); then
-        need_packages "text to train on" perl-doc
-    fi
-    mapfile -t documents < <(list_documents | choose_documents)
-    mkdir -p data
-    "$dcp" data import --out data/quickstart "${documents[@]}"
-fi
+import_documents "$dcp"
 "$dcp" data inspect data/quickstart
 
 choose_launcher

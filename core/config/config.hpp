@@ -50,6 +50,7 @@ struct DataConfig {
     std::vector<std::string> validation;
     std::int64_t validation_documents = 0;
     std::int64_t max_tokens = 8192;
+    bool shuffle = true;
 };
 
 struct BatchConfig {

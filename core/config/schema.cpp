@@ -190,6 +190,9 @@ std::vector<Key> data_and_batch_keys() {
             "two tokens or more"),
         integer("data.max_tokens", data(&D::max_tokens), {1, kMaxTokens},
                 "longest sequence; longer documents are split"),
+        flag("data.shuffle", data(&D::shuffle),
+             "another random order in every epoch; false: the order of data.train and of its "
+             "documents, for data that comes in an order of its own"),
         integer("batch.sequences", batch(&B::sequences), {1, kMaxBatchSequences},
                 "sequences of an iteration; give this or batch.tokens; default: 64"),
         integer("batch.tokens", batch(&B::tokens), {1, kMaxBatchTokens},

@@ -9,12 +9,14 @@ namespace dcp::data {
 Sampler::Sampler(const SequenceTable& table,
                  const Split& split,
                  std::uint64_t seed,
-                 BatchSize batch)
+                 BatchSize batch,
+                 SampleOrder order)
     : table_(&table),
       split_(&split),
       seed_(seed),
       batch_(batch),
-      order_(split.num_training(), seed, 0) {
+      order_(order),
+      permutation_(split.num_training(), seed, 0) {
     if ((batch.sequences > 0) == (batch.tokens > 0) || batch.sequences < 0 || batch.tokens < 0) {
         throw ConfigError(
             fmt::format("batch.sequences is {} and batch.tokens {}; exactly one of "
@@ -24,12 +26,13 @@ Sampler::Sampler(const SequenceTable& table,
 }
 
 std::int64_t Sampler::peek() const {
-    return split_->training(order_(state_.position));
+    return split_->training(order_ == SampleOrder::kShuffled ? permutation_(state_.position)
+                                                             : state_.position);
 }
 
 void Sampler::advance() {
     ++state_.position;
-    if (state_.position == order_.size()) {
+    if (state_.position == permutation_.size()) {
         restore({state_.epoch + 1, 0});
     }
 }
@@ -56,15 +59,15 @@ std::vector<std::int64_t> Sampler::next() {
 }
 
 void Sampler::restore(SamplerState state) {
-    if (state.epoch < 0 || state.position < 0 || state.position >= order_.size()) {
+    if (state.epoch < 0 || state.position < 0 || state.position >= permutation_.size()) {
         throw DataError(
             fmt::format("the saved position {} of epoch {} does not exist: the data has "
                         "{} training sequences; resume with the data, max_tokens and "
                         "validation_documents that the run was started with",
-                        state.position, state.epoch, order_.size()));
+                        state.position, state.epoch, permutation_.size()));
     }
     state_ = state;
-    order_ = Permutation(order_.size(), seed_, static_cast<std::uint64_t>(state.epoch));
+    permutation_ = Permutation(permutation_.size(), seed_, static_cast<std::uint64_t>(state.epoch));
 }
 
 }  // namespace dcp::data

@@ -1,7 +1,8 @@
 // Draws the global batches. The order of an epoch is Permutation(number of training sequences,
-// seed, epoch), so it depends on nothing else: not on ranks, plans, batch size or where a run was
-// resumed. Epochs follow each other without a gap: a batch that meets the end of one goes on in the
-// next, nothing is dropped and nothing repeated. The whole state is two integers.
+// seed, epoch), or that of the data sets; so it depends on nothing else: not on ranks, plans, batch
+// size or where a run was resumed. Epochs follow each other without a gap: a batch that meets the
+// end of one goes on in the next, nothing is dropped and nothing repeated. The whole state is two
+// integers.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,11 @@ struct BatchSize {
     std::int64_t tokens = 0;     // as many as fit, at least one
 };
 
+enum class SampleOrder : std::uint8_t {
+    kShuffled,
+    kStored,  // by ascending ids, the same in every epoch
+};
+
 struct SamplerState {
     std::int64_t epoch = 0;
     std::int64_t position = 0;  // of the next sequence in the epoch's order
@@ -28,7 +34,11 @@ struct SamplerState {
 class Sampler {
 public:
     // `table` and `split` must outlive the sampler.
-    Sampler(const SequenceTable& table, const Split& split, std::uint64_t seed, BatchSize batch);
+    Sampler(const SequenceTable& table,
+            const Split& split,
+            std::uint64_t seed,
+            BatchSize batch,
+            SampleOrder order = SampleOrder::kShuffled);
 
     std::vector<std::int64_t> next();  // ids of the next global batch, in the order drawn
 
@@ -43,8 +53,9 @@ private:
     const Split* split_;
     std::uint64_t seed_;
     BatchSize batch_;
+    SampleOrder order_;
     SamplerState state_;
-    Permutation order_;
+    Permutation permutation_;  // of kShuffled
 };
 
 }  // namespace dcp::data

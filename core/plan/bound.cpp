@@ -16,13 +16,15 @@ constexpr double kRounding = 1e-9;       // what sums of many prices may be off 
 constexpr std::size_t kClasses = 120;    // of lengths, while a split is looked for
 constexpr std::size_t kFewClasses = 40;  // where a rough bound will do
 constexpr double kRough = 1e-3;
+constexpr double kAreaPrecision = 5e-5;
+constexpr double kLeastGain = 0.02;  // of a step towards better prices, in parts of the precision
+constexpr double kFirstStep = 0.01;  // of the slots bound over the area bound
 constexpr int kSlotsBelow = 3;
 constexpr int kSlotsAbove = 4;
 
 struct Demand {
     double tokens = 0;
-    double least_work = 0;       // seconds, were every sequence alone on its best group
-    double longest_seconds = 0;  // of a sequence there
+    double least_work = 0;  // seconds, were every sequence alone on its best group
 };
 
 Demand demand_of(const WayFinder& ways, const Lengths& lengths) {
@@ -31,9 +33,21 @@ Demand demand_of(const WayFinder& ways, const Lengths& lengths) {
         const double seconds = ways.least_seconds(lengths.tokens[i], lengths.squared_tokens[i]);
         demand.tokens += lengths.counts[i] * lengths.tokens[i];
         demand.least_work += lengths.counts[i] * (seconds - ways.fixed_seconds());
-        demand.longest_seconds = std::max(demand.longest_seconds, seconds);
     }
     return demand;
+}
+
+// Of the sequence that takes longest on its best group.
+double longest_seconds(const WayFinder& ways, const Lengths& lengths) {
+    double longest = 0;
+    double dearest = -1;  // squared tokens of those that are longer
+    for (std::size_t i = lengths.tokens.size(); i-- > 0;) {
+        if (lengths.squared_tokens[i] > dearest) {  // or it takes no longer than one of those
+            dearest = lengths.squared_tokens[i];
+            longest = std::max(longest, ways.least_seconds(lengths.tokens[i], dearest));
+        }
+    }
+    return longest;
 }
 
 // The counts of micro-batches worth looking at: near what the tokens of the batch ask of a rank.
@@ -60,27 +74,121 @@ std::vector<Slot> slot_window(const WayFinder& ways,
     return slots;
 }
 
-bool has_no_way(const PriceTable& table) {
-    return std::adjacent_find(table.begins.begin(), table.begins.end()) != table.begins.end();
+// Largest makespan that is impossible, to a precision, between one that is and one that is not.
+template <class IsImpossible>
+double halved(double impossible, double possible, double precision, IsImpossible is_impossible) {
+    while (possible - impossible > precision * impossible) {
+        const double middle = (impossible + possible) / 2;
+        (is_impossible(middle) ? impossible : possible) = middle;
+    }
+    return impossible;
 }
 
-// Largest makespan shown impossible, from one that is known to be impossible (or the least of all)
-// upward.
+// The same upward from one that is impossible, or the least of all.
 template <class IsImpossible>
-double search(double impossible, double precision, IsImpossible is_impossible) {
-    double step = 0.01;
+double search_above(double impossible, double step, double precision, IsImpossible is_impossible) {
     double high = impossible * (1 + step);
     while (is_impossible(high)) {
         impossible = high;
         step *= 2;
         high = impossible * (1 + step);
     }
-    while (high - impossible > precision * impossible) {
-        const double middle = (impossible + high) / 2;
-        (is_impossible(middle) ? impossible : high) = middle;
-    }
-    return impossible;
+    return halved(impossible, high, precision, is_impossible);
 }
+
+// The same around a guess.
+template <class IsImpossible>
+double search_near(double guess, double least, double precision, IsImpossible is_impossible) {
+    if (guess <= least || is_impossible(guess)) {
+        return search_above(std::max(guess, least), precision, precision, is_impossible);
+    }
+    double high = guess;
+    double step = precision;
+    double low = high / (1 + step);
+    while (low > least && !is_impossible(low)) {
+        high = low;
+        step *= 2;
+        low = high / (1 + step);
+    }
+    return halved(std::max(low, least), high, precision, is_impossible);
+}
+
+bool is_too_much(double total, int ranks) {
+    return total > ranks * (1 + kRounding);
+}
+
+// `longest`: seconds of the sequence that takes longest.
+double area_bound(const WayFinder& ways, const Lengths& lengths, int ranks, double longest) {
+    const std::vector<Slot> one{{.count = 1}};
+    const auto total = [&](double makespan) {
+        return ways.total_price(makespan, one,
+                                {{.share = ways.fixed_seconds() / makespan, .work = 1 / makespan}},
+                                lengths);
+    };
+    // Prices times the makespan fall a little as it grows and more degrees are quick enough, so
+    // this is where it ends or a little above.
+    const double guess = longest * total(longest) / ranks;
+    return search_near(guess, longest, kAreaPrecision,
+                       [&](double makespan) { return is_too_much(total(makespan), ranks); });
+}
+
+// Classes of lengths find a guess and good splits; exact lengths prove.
+class SlotsBound {
+public:
+    SlotsBound(const WayFinder& ways, const Lengths& lengths, int ranks, double precision)
+        : ways_(ways),
+          lengths_(lengths),
+          coarse_(coarse_lengths(lengths, precision < kRough ? kClasses : kFewClasses)),
+          demand_(demand_of(ways, coarse_)),
+          ranks_(ranks),
+          precision_(precision) {}
+
+    double seconds(double area) {
+        const double guess = search_above(area, kFirstStep, precision_, [&](double makespan) {
+            return is_too_much(maximise(makespan, ranks_ * (1 + 2 * kRounding)), ranks_);
+        });
+        return search_near(guess, area, precision_, [&](double makespan) {
+            maximise(makespan, std::numeric_limits<double>::infinity());
+            if (is_too_much(exact_total(makespan), ranks_)) {
+                return true;
+            }
+            slots_.clear();  // another start may lead to better prices
+            maximise(makespan, std::numeric_limits<double>::infinity());
+            return is_too_much(exact_total(makespan), ranks_);
+        });
+    }
+
+private:
+    // The sum of prices of the classes, as large as it can be made, or just enough.
+    double maximise(double makespan, double enough) {
+        const double fixed = ways_.fixed_seconds();
+        const std::vector<Slot> slots = slot_window(ways_, demand_, makespan, ranks_);
+        const bool is_near = slots == slots_;
+        slots_ = slots;
+        const SplitLimits limits = split_limits(makespan, fixed, slots_);
+        const PriceTable table = ways_.table(makespan, slots_, coarse_);
+        const PriceSum sum(table, coarse_.counts, slots_, makespan, fixed);
+        split_ = sum.maximise(
+            is_near ? split_ : area_split(makespan, fixed, slots_), limits,
+            {.enough = enough, .least_gain = kLeastGain * precision_, .starts_near = is_near});
+        return sum.total(split_);
+    }
+
+    double exact_total(double makespan) const {
+        return ways_.total_price(makespan, slots_,
+                                 slot_prices(makespan, ways_.fixed_seconds(), slots_, split_),
+                                 lengths_);
+    }
+
+    const WayFinder& ways_;
+    const Lengths& lengths_;
+    Lengths coarse_;
+    Demand demand_;
+    int ranks_;
+    double precision_;
+    std::vector<Slot> slots_;
+    Split split_;
+};
 
 // A rank of speed s that computes c seconds' worth (at speed 1) is busy for c / s at least, and no
 // sharding makes the computation less: all ranks together compute at most the sum of their speeds a
@@ -130,46 +238,14 @@ LowerBounds lower_bounds(const Problem& problem, double precision) {
     const WayFinder ways(problem);
     const Lengths lengths = distinct_lengths(problem);
     const int ranks = problem.topology.ranks;
-    const double fixed = ways.fixed_seconds();
-    const auto is_too_much = [&](double total) { return total > ranks * (1 + kRounding); };
-
-    const Demand demand = demand_of(ways, lengths);
-    const double longest = demand.longest_seconds;
-    const double area = search(longest, precision, [&](double makespan) {
-        const std::vector<Slot> one{{.count = 1}};
-        const PriceTable table = ways.table(makespan, one, lengths);
-        // With one micro-batch in the table, the area's price of a share is f / T all the same.
-        double total = 0;
-        for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
-            double price = std::numeric_limits<double>::infinity();
-            for (std::size_t j = table.begins[i]; j < table.begins[i + 1]; ++j) {
-                price = std::min(price, (fixed * table.ways[j].share + table.ways[j].work));
-            }
-            total += lengths.counts[i] * price / makespan;
-        }
-        return is_too_much(total);
-    });
-    double slots_bound = area;
-    if (fixed > 0) {
-        const Lengths coarse = coarse_lengths(lengths, precision < kRough ? kClasses : kFewClasses);
-        slots_bound = search(area, precision, [&](double makespan) {
-            const std::vector<Slot> slots = slot_window(ways, demand, makespan, ranks);
-            const PriceTable exact = ways.table(makespan, slots, lengths);
-            if (has_no_way(exact)) {
-                return true;
-            }
-            const PriceTable rough = ways.table(makespan, slots, coarse);
-            const Split split = PriceSum(rough, coarse.counts, slots, makespan, fixed)
-                                    .maximise(area_split(makespan, fixed, slots),
-                                              split_limits(makespan, fixed, slots));
-            return is_too_much(
-                PriceSum(exact, lengths.counts, slots, makespan, fixed).total(split));
-        });
-    }
+    const double longest = longest_seconds(ways, lengths);
+    const double area = area_bound(ways, lengths, ranks, longest);
+    const double slots =
+        ways.fixed_seconds() > 0 ? SlotsBound(ways, lengths, ranks, precision).seconds(area) : area;
     bounds.speeds_seconds += bound_by_speeds(problem) * (1 - kRounding);
     bounds.longest_seconds += longest * (1 - kRounding);
     bounds.area_seconds += area * (1 - kRounding);
-    bounds.slots_seconds += slots_bound * (1 - kRounding);
+    bounds.slots_seconds += slots * (1 - kRounding);
     return bounds;
 }
 

@@ -287,15 +287,13 @@ std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& shor
 // Gives every gang its ranks: wide before narrow, long before short.
 void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
     sort_wide_first(gangs);
-    for (const Gang& gang : gangs) {
-        const int degree = costs_.degree(gang.degree_index);
-        const std::size_t bin = draft.open(
-            gang.degree_index, gang.world_ranks.empty()
-                                   ? place_group(problem_.topology, draft.busy(), degree, 0)
-                                   : gang.world_ranks);
-        for (const std::int32_t sequence : gang.sequences) {
-            draft.add(bin, sequence);
+    Placer placer(problem_.topology, draft.busy());
+    for (Gang& gang : gangs) {
+        if (gang.world_ranks.empty()) {
+            gang.world_ranks = placer.soonest(costs_.degree(gang.degree_index));
         }
+        placer.occupy(gang.world_ranks, gang.seconds);
+        draft.open(gang.degree_index, std::move(gang.world_ranks), std::move(gang.sequences));
     }
 }
 

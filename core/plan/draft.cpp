@@ -15,20 +15,26 @@ double Draft::busiest() const {
     return *std::max_element(busy_.begin(), busy_.end());
 }
 
-std::size_t Draft::open(std::size_t degree_index, std::vector<int> world_ranks) {
+std::size_t Draft::open(std::size_t degree_index,
+                        std::vector<int> world_ranks,
+                        std::vector<std::int32_t> sequences) {
     const std::size_t index = bins_.size();
+    const double slowdown = 1 / problem_->topology.slowest(world_ranks);
+    Bin bin{.degree_index = degree_index,
+            .world_ranks = std::move(world_ranks),
+            .sequences = std::move(sequences),
+            .slowdown = slowdown};
+    bin.load = load_of(*problem_, bin.sequences);
+    bin.seconds = seconds(bin, bin.load);
     double ready = 0;
-    for (const int rank : world_ranks) {
+    for (const int rank : bin.world_ranks) {
         ready = std::max(ready, busy_[static_cast<std::size_t>(rank)]);
     }
-    for (const int rank : world_ranks) {
-        busy_[static_cast<std::size_t>(rank)] = ready;
+    for (const int rank : bin.world_ranks) {
+        busy_[static_cast<std::size_t>(rank)] = ready + bin.seconds;
         bins_of_rank_[static_cast<std::size_t>(rank)].push_back(index);
     }
-    const double slowdown = 1 / problem_->topology.slowest(world_ranks);
-    bins_.push_back({.degree_index = degree_index,
-                     .world_ranks = std::move(world_ranks),
-                     .slowdown = slowdown});
+    bins_.push_back(std::move(bin));
     return index;
 }
 

@@ -42,8 +42,10 @@ public:
         return load.tokens == 0 ? 0 : costs_->seconds(bin.degree_index, load) * bin.slowdown;
     }
 
-    // An empty bin whose ranks (sorted) wait for the last of them.
-    std::size_t open(std::size_t degree_index, std::vector<int> world_ranks);
+    // A bin, mostly an empty one, whose ranks (sorted) wait for the last of them.
+    std::size_t open(std::size_t degree_index,
+                     std::vector<int> world_ranks,
+                     std::vector<std::int32_t> sequences = {});
 
     void add(std::size_t bin, std::int32_t sequence);
     std::int32_t take(std::size_t bin, std::size_t position);

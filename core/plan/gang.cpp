@@ -1,19 +1,10 @@
 #include "core/plan/gang.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
-#include <tuple>
 
 namespace dcp::plan {
-
-bool Placer::Window::operator<(const Window& other) const {
-    if (charge != other.charge) {
-        return charge < other.charge;
-    }
-    // Of windows that are as good, the one that leaves least of its node to others: other nodes
-    // stay whole for wide gangs.
-    return std::tie(room, node, end) < std::tie(other.room, other.node, other.end);
-}
 
 Placer::Placer(const Topology& topology)
     : Placer(topology, std::vector<double>(static_cast<std::size_t>(topology.ranks), 0.0)) {}
@@ -50,60 +41,63 @@ void Placer::sort_node(std::size_t node) {
     }
 }
 
-double Placer::charge(
-    std::span<const int> own, std::size_t end, int degree, double ready_sum, double seconds) const {
-    const double start = ready(own[end - 1]);
-    double charge = start + 2 * std::max(0.0, start * degree - ready_sum);
-    if (!topology_.speeds.empty()) {
-        double slowest = topology_.speed(own[end - 1]);
-        for (std::size_t i = end - static_cast<std::size_t>(degree); i < end; ++i) {
-            slowest = std::min(slowest, topology_.speed(own[i]));
-        }
-        charge += seconds / slowest;
+double Placer::slowed(std::span<const int> group, double seconds) const {
+    double slowest = topology_.speed(group.front());
+    for (const int rank : group) {
+        slowest = std::min(slowest, topology_.speed(rank));
     }
-    return charge;
+    return seconds / slowest;
 }
 
-// Keeps the best `choice` + 1 windows, best first.
+// Keeps the best `choice` + 1 windows, best first, and takes the last of them.
 void Placer::inside_a_node(int degree, int choice, double seconds) {
     const auto count = static_cast<std::size_t>(degree);
     std::size_t num_windows = 0;
-    for (std::size_t node = 0; node < node_order_.size(); ++node) {
+    for (std::size_t node = 0; node + 1 < begins_.size(); ++node) {
         const std::size_t size = begins_[node + 1] - begins_[node];
         num_windows += size < count ? 0 : size - count + 1;
     }
     const std::size_t most = static_cast<std::size_t>(choice) % num_windows + 1;
-    windows_.clear();
-    for (std::size_t node = 0; node < node_order_.size(); ++node) {
+    windows_.resize(std::max(windows_.size(), most));
+    const bool is_even = topology_.speeds.empty();
+    std::size_t kept = 0;
+    double limit = std::numeric_limits<double>::infinity();  // what is dearer is not kept
+    for (std::size_t node = 0; node + 1 < begins_.size(); ++node) {
         const std::span<const int> own = ranks_of(node);
         double sum = 0;  // of the ready times in the window
         for (std::size_t end = 1; end <= own.size(); ++end) {
             const double start = ready(own[end - 1]);
+            if (start > limit) {
+                break;  // later ones start later still
+            }
             sum += start;
             if (end < count) {
                 continue;
             }
-            if (windows_.size() == most && start > windows_.back().charge) {
-                break;  // later ones start later still
-            }
-            const Window found{.charge = charge(own, end, degree, sum, seconds),
-                               .room = own.size() - end,
-                               .node = node,
-                               .end = end};
+            double charge = start + 2 * std::max(0.0, start * degree - sum);
             sum -= ready(own[end - count]);
-            if (windows_.size() == most) {
-                if (!(found < windows_.back())) {
-                    continue;
-                }
-                windows_.pop_back();
+            if (!is_even) {
+                charge += slowed(own.subspan(end - count, count), seconds);
             }
-            windows_.insert(std::upper_bound(windows_.begin(), windows_.end(), found), found);
+            const Window found{
+                .charge = charge, .room = own.size() - end, .node = node, .end = end};
+            if (kept == most && !(found < windows_[kept - 1])) {
+                continue;
+            }
+            kept += kept < most ? 1 : 0;
+            std::size_t place = kept - 1;
+            for (; place > 0 && found < windows_[place - 1]; --place) {
+                windows_[place] = windows_[place - 1];
+            }
+            windows_[place] = found;
+            if (kept == most) {
+                limit = windows_[kept - 1].charge;
+            }
         }
     }
-    const Window& wanted = windows_.back();
-    const std::span<const int> own = ranks_of(wanted.node);
-    group_.assign(own.begin() + static_cast<std::ptrdiff_t>(wanted.end - count),
-                  own.begin() + static_cast<std::ptrdiff_t>(wanted.end));
+    const Window& wanted = windows_[kept - 1];
+    const std::span<const int> group = ranks_of(wanted.node).subspan(wanted.end - count, count);
+    group_.assign(group.begin(), group.end());
 }
 
 // Full nodes that are ready soonest, then the soonest ranks of one more.
@@ -150,17 +144,29 @@ const std::vector<int>& Placer::choose(int degree, int choice, double seconds) {
     return group_;
 }
 
+std::vector<int> Placer::soonest(int degree) {
+    if (degree == 1 && topology_.speeds.empty()) {
+        const auto first = std::min_element(state_.ready.begin(), state_.ready.end());
+        return {static_cast<int>(std::distance(state_.ready.begin(), first))};
+    }
+    return choose(degree, 0, 0);
+}
+
 double Placer::occupy(double seconds) {
+    return occupy(group_, seconds);
+}
+
+double Placer::occupy(const std::vector<int>& group, double seconds) {
     double start = 0;
-    for (const int rank : group_) {
+    for (const int rank : group) {
         start = std::max(start, ready(rank));
     }
-    const double end = start + seconds / topology_.slowest(group_);
-    for (const int rank : group_) {
+    const double end = start + seconds / topology_.slowest(group);
+    for (const int rank : group) {
         state_.ready[static_cast<std::size_t>(rank)] = end;
     }
     int sorted = -1;
-    for (const int rank : group_) {
+    for (const int rank : group) {
         if (const int node = topology_.node_of(rank); node != sorted) {
             sort_node(static_cast<std::size_t>(node));
             sorted = node;
@@ -180,11 +186,8 @@ std::vector<int> place_group(const Topology& topology,
                              const std::vector<double>& busy,
                              int degree,
                              int choice) {
-    if (degree == 1 && topology.speeds.empty()) {
-        const auto soonest = std::min_element(busy.begin(), busy.end());
-        return {static_cast<int>(std::distance(busy.begin(), soonest))};
-    }
-    return Placer(topology, busy).choose(degree, choice, 0);
+    Placer placer(topology, busy);
+    return choice == 0 ? placer.soonest(degree) : placer.choose(degree, choice, 0);
 }
 
 }  // namespace dcp::plan

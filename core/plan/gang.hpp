@@ -35,8 +35,12 @@ public:
     // there are several such groups, and nodes are a choice too: `choice` takes one that is not the
     // best, and counts from the best again when there are no more.
     const std::vector<int>& choose(int degree, int choice, double seconds);
+    // The best such group for a micro-batch of unknown length; a single rank is one that is ready
+    // soonest, the first of several.
+    std::vector<int> soonest(int degree);
     // The ranks chosen last do it; the result is when they are done.
     double occupy(double seconds);
+    double occupy(const std::vector<int>& group, double seconds);  // these do
 
     double ready(int world_rank) const {
         return state_.ready[static_cast<std::size_t>(world_rank)];
@@ -56,7 +60,14 @@ private:
         std::size_t room;  // ranks of the node that are ready later
         std::size_t node;
         std::size_t end;
-        bool operator<(const Window& other) const;
+        // Of windows that are as good, the one that leaves least of its node to others: other nodes
+        // stay whole for wide gangs.
+        bool operator<(const Window& other) const {
+            return charge != other.charge ? charge < other.charge
+                   : room != other.room   ? room < other.room
+                   : node != other.node   ? node < other.node
+                                          : end < other.end;
+        }
     };
 
     bool sooner(int a, int b) const { return ready(a) != ready(b) ? ready(a) < ready(b) : a < b; }
@@ -65,12 +76,7 @@ private:
         return std::span(state_.soonest).subspan(begins_[node], begins_[node + 1] - begins_[node]);
     }
     void sort_node(std::size_t node);
-    // Of the ranks [end - degree, end): when they could be done, and what they wait.
-    double charge(std::span<const int> own,
-                  std::size_t end,
-                  int degree,
-                  double ready_sum,
-                  double seconds) const;
+    double slowed(std::span<const int> group, double seconds) const;
     void inside_a_node(int degree, int choice, double seconds);
     void across_nodes(int degree, int choice);
 

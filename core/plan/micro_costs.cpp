@@ -43,12 +43,9 @@ MicroCosts::MicroCosts(const Problem& problem) : degrees_(problem.degrees) {
                 }
             }
         }
+        most_tokens_.push_back(levels.empty() ? 0 : levels.back().most_tokens);
         levels_.push_back(std::move(levels));
     }
-}
-
-std::int64_t MicroCosts::most_tokens(std::size_t index) const {
-    return levels_[index].empty() ? 0 : levels_[index].back().most_tokens;
 }
 
 }  // namespace dcp::plan

@@ -27,7 +27,9 @@ public:
     std::size_t num_degrees() const { return degrees_.size(); }
     int degree(std::size_t index) const { return degrees_[index]; }
     const std::vector<Level>& levels(std::size_t index) const { return levels_[index]; }
-    std::int64_t most_tokens(std::size_t index) const;  // 0: the degree holds nothing
+    std::int64_t most_tokens(std::size_t index) const {  // 0: the degree holds nothing
+        return most_tokens_[index];
+    }
 
     // Nothing where the group cannot hold the tokens.
     const Level* level(std::size_t index, std::int64_t tokens) const {
@@ -51,6 +53,7 @@ public:
 private:
     std::vector<int> degrees_;
     std::vector<std::vector<Level>> levels_;
+    std::vector<std::int64_t> most_tokens_;
 };
 
 }  // namespace dcp::plan

@@ -35,6 +35,17 @@ void solve(std::vector<double>& matrix, std::vector<double>& b) {
     }
 }
 
+// exp(x) for x <= 0; nothing where it would be lost beside 1.
+double weight_of(double x) {
+    return x < -40 ? 0 : std::exp(x);
+}
+
+// Of a rank with the slot's micro-batches. Less than what a second may cost is allowed too: no
+// division by nothing.
+double work_seconds(double makespan, double fixed_seconds, const Slot& slot) {
+    return std::max(makespan - slot.count * fixed_seconds, 1e-12 * makespan);
+}
+
 }  // namespace
 
 SplitLimits split_limits(double makespan, double fixed_seconds, const std::vector<Slot>& slots) {
@@ -55,6 +66,19 @@ Split area_split(double makespan, double fixed_seconds, const std::vector<Slot>&
     return split;
 }
 
+std::vector<SlotPrice> slot_prices(double makespan,
+                                   double fixed_seconds,
+                                   const std::vector<Slot>& slots,
+                                   const Split& split) {
+    std::vector<SlotPrice> prices;
+    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        const double part = split.share_parts[slot];
+        prices.push_back({.share = part / slots[slot].count,
+                          .work = (1 - part) / work_seconds(makespan, fixed_seconds, slots[slot])});
+    }
+    return prices;
+}
+
 PriceSum::PriceSum(const PriceTable& table,
                    const std::vector<double>& counts,
                    const std::vector<Slot>& slots,
@@ -64,10 +88,7 @@ PriceSum::PriceSum(const PriceTable& table,
     lines_.reserve(table.ways.size());
     for (const Way& way : table.ways) {
         const auto slot = static_cast<std::size_t>(way.slot);
-        // Less than what a second may cost is allowed too: no division by nothing.
-        const double room =
-            std::max(makespan - slots[slot].count * fixed_seconds, 1e-12 * makespan);
-        const double work = way.work / room;
+        const double work = way.work / work_seconds(makespan, fixed_seconds, slots[slot]);
         lines_.push_back(
             {.slot = slot, .at_zero = work, .slope = way.share / slots[slot].count - work});
     }
@@ -95,9 +116,25 @@ double PriceSum::total(const Split& split) const {
     return sum;
 }
 
-PriceSum::Smooth PriceSum::smooth(const std::vector<double>& x,
-                                  double sharpness,
-                                  bool with_slopes) const {
+double PriceSum::smooth_value(const std::vector<double>& x, double sharpness) const {
+    double value = 0;
+    for (std::size_t i = 0; i + 1 < begins_.size(); ++i) {
+        const double width = sharpness * scale_[i];
+        double least = kNever;
+        for (std::size_t j = begins_[i]; j < begins_[i + 1]; ++j) {
+            least = std::min(least, lines_[j].at_zero + lines_[j].slope * x[lines_[j].slot]);
+        }
+        double sum = 0;
+        for (std::size_t j = begins_[i]; j < begins_[i + 1]; ++j) {
+            const double price = lines_[j].at_zero + lines_[j].slope * x[lines_[j].slot];
+            sum += weight_of((least - price) / width);
+        }
+        value += counts_[i] * (least - width * std::log(sum));
+    }
+    return value;
+}
+
+PriceSum::Smooth PriceSum::smooth(const std::vector<double>& x, double sharpness) const {
     Smooth result;
     result.gradient.assign(num_slots_, 0.0);
     result.curvature.assign(num_slots_ * num_slots_, 0.0);
@@ -113,13 +150,10 @@ PriceSum::Smooth PriceSum::smooth(const std::vector<double>& x,
         }
         double sum = 0;
         for (double& weight : weights) {
-            weight = std::exp((least - weight) / width);
+            weight = weight_of((least - weight) / width);
             sum += weight;
         }
         result.value += counts_[i] * (least - width * std::log(sum));
-        if (!with_slopes) {
-            continue;
-        }
         std::fill(mean.begin(), mean.end(), 0.0);
         for (std::size_t j = begins_[i]; j < begins_[i + 1]; ++j) {
             const Line& line = lines_[j];
@@ -129,9 +163,10 @@ PriceSum::Smooth PriceSum::smooth(const std::vector<double>& x,
                 counts_[i] / width * weight * line.slope * line.slope;
         }
         for (std::size_t a = 0; a < num_slots_; ++a) {
+            const double part = counts_[i] / width * mean[a];
             result.gradient[a] += counts_[i] * mean[a];
-            for (std::size_t b = 0; b < num_slots_; ++b) {
-                result.curvature[a * num_slots_ + b] -= counts_[i] / width * mean[a] * mean[b];
+            for (std::size_t b = 0; part != 0 && b < num_slots_; ++b) {
+                result.curvature[a * num_slots_ + b] -= part * mean[b];
             }
         }
     }
@@ -172,15 +207,21 @@ std::vector<double> PriceSum::newton_step(const Smooth& at,
     return step;
 }
 
-Split PriceSum::maximise(const Split& start, const SplitLimits& limits) const {
+Split PriceSum::maximise(const Split& start, const SplitLimits& limits, const Aim& aim) const {
     constexpr int kSteps = 12;
     constexpr int kHalvings = 10;
     std::vector<double> x = start.share_parts;
-    Split best = start;
-    double best_total = total(start);
+    for (std::size_t slot = 0; slot < num_slots_; ++slot) {
+        x[slot] = std::clamp(x[slot], limits.least[slot], limits.most[slot]);
+    }
+    Split best{x};
+    double best_total = total(best);
     for (const double sharpness : {0.1, 0.02, 0.004}) {
-        for (int step = 0; step < kSteps; ++step) {
-            const Smooth here = smooth(x, sharpness, /*with_slopes=*/true);
+        if (aim.starts_near && sharpness == 0.1) {
+            continue;
+        }
+        for (int step = 0; step < kSteps && best_total < aim.enough; ++step) {
+            const Smooth here = smooth(x, sharpness);
             const std::vector<double> direction = newton_step(here, x, limits);
             std::vector<double> next(num_slots_);
             double gain = 0;
@@ -190,9 +231,9 @@ Split PriceSum::maximise(const Split& start, const SplitLimits& limits) const {
                     next[slot] = std::clamp(x[slot] + length * direction[slot], limits.least[slot],
                                             limits.most[slot]);
                 }
-                gain = smooth(next, sharpness, /*with_slopes=*/false).value - here.value;
+                gain = smooth_value(next, sharpness) - here.value;
             }
-            if (gain <= 1e-6 * here.value) {
+            if (gain <= aim.least_gain * here.value) {
                 break;
             }
             x = next;

@@ -25,6 +25,12 @@ SplitLimits split_limits(double makespan, double fixed_seconds, const std::vecto
 // The split of the area bound: f / T for every share, 1 / T a second of work.
 Split area_split(double makespan, double fixed_seconds, const std::vector<Slot>& slots);
 
+// What the slots ask for under a split.
+std::vector<SlotPrice> slot_prices(double makespan,
+                                   double fixed_seconds,
+                                   const std::vector<Slot>& slots,
+                                   const Split& split);
+
 // Sum of the prices of all sequences, each by its cheapest way.
 class PriceSum {
 public:
@@ -35,8 +41,15 @@ public:
              double fixed_seconds);
 
     double total(const Split& split) const;
-    // A split with a large total, by Newton steps on a smooth minimum that is sharpened twice.
-    Split maximise(const Split& start, const SplitLimits& limits) const;
+    // When to be content with a split.
+    struct Aim {
+        double enough = 0;         // total from which no more is wanted
+        double least_gain = 0;     // of a step, in parts of the total
+        bool starts_near = false;  // the start is from a makespan that is nearly this one
+    };
+    // A split with a large total, by Newton steps on a smooth minimum that is sharpened step by
+    // step.
+    Split maximise(const Split& start, const SplitLimits& limits, const Aim& aim) const;
 
 private:
     struct Line {  // the price of a way: at_zero + slope * x
@@ -49,7 +62,8 @@ private:
         std::vector<double> gradient;
         std::vector<double> curvature;  // of minus the value; dense, row by row
     };
-    Smooth smooth(const std::vector<double>& x, double sharpness, bool with_slopes) const;
+    double smooth_value(const std::vector<double>& x, double sharpness) const;
+    Smooth smooth(const std::vector<double>& x, double sharpness) const;
     std::vector<double> newton_step(const Smooth& at,
                                     const std::vector<double>& x,
                                     const SplitLimits& limits) const;

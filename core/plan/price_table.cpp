@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
+#include <utility>
 
 namespace dcp::plan {
 
@@ -26,39 +26,45 @@ void keep_hull(std::vector<Corner>& corners) {
     std::sort(corners.begin(), corners.end(), [](const Corner& a, const Corner& b) {
         return a.share != b.share ? a.share < b.share : a.work < b.work;
     });
-    std::vector<Corner> hull;
-    for (const Corner& corner : corners) {
-        if (!hull.empty() && corner.work >= hull.back().work) {
+    std::size_t kept = 0;
+    for (const Corner corner : corners) {
+        if (kept > 0 && corner.work >= corners[kept - 1].work) {
             continue;
         }
-        while (hull.size() >= 2) {
-            const Corner& a = hull[hull.size() - 2];
-            const Corner& b = hull.back();
+        while (kept >= 2) {
+            const Corner& a = corners[kept - 2];
+            const Corner& b = corners[kept - 1];
             const double turn = (b.share - a.share) * (corner.work - a.work) -
                                 (b.work - a.work) * (corner.share - a.share);
             if (turn > 0) {
                 break;
             }
-            hull.pop_back();
+            --kept;
         }
-        hull.push_back(corner);
+        corners[kept++] = corner;
     }
-    corners = std::move(hull);
+    corners.resize(kept);
 }
 
 }  // namespace
 
 Lengths distinct_lengths(const Problem& problem) {
-    std::map<std::pair<std::int64_t, double>, int> counts;
+    std::vector<std::pair<std::int64_t, double>> all;
+    all.reserve(problem.sequences.size());
     for (const Sequence& sequence : problem.sequences) {
         const Load load = load_of(sequence);
-        ++counts[{load.tokens, load.squared_tokens}];
+        all.emplace_back(load.tokens, load.squared_tokens);
     }
+    std::sort(all.begin(), all.end());
     Lengths lengths;
-    for (const auto& [length, count] : counts) {
-        lengths.tokens.push_back(static_cast<double>(length.first));
-        lengths.squared_tokens.push_back(length.second);
-        lengths.counts.push_back(count);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i > 0 && all[i] == all[i - 1]) {
+            ++lengths.counts.back();
+            continue;
+        }
+        lengths.tokens.push_back(static_cast<double>(all[i].first));
+        lengths.squared_tokens.push_back(all[i].second);
+        lengths.counts.push_back(1);
     }
     return lengths;
 }
@@ -171,72 +177,114 @@ double WayFinder::least_seconds(double tokens, double squared_tokens) const {
     return least;
 }
 
-std::vector<double> WayFinder::least_work(const Depth& depth,
-                                          double room,
-                                          const Lengths& lengths) const {
-    std::vector<double> work(lengths.tokens.size(), kNever);
-    for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+double WayFinder::work_room(double makespan, const Slot& slot) const {
+    // Where a slot stands for fewer micro-batches too, one alone may last longest.
+    const int count = slot.stands_for_fewer ? 1 : slot.count;
+    return makespan * kSlack - count * fixed_seconds_;
+}
+
+bool WayFinder::least_work(const Depth& depth,
+                           double work_room,
+                           const Lengths& lengths,
+                           std::span<double> work) const {
+    // One kind of share for all lengths: tokens, or time where that takes more.
+    double by_tokens = 0;
+    double by_time = 0;
+    double before = 0;  // squared tokens of the length before
+    auto option = depth.options.begin();
+    for (std::size_t i = 0; i < work.size(); ++i) {
         const double l = lengths.tokens[i];
         const double squared = lengths.squared_tokens[i];
-        for (const Option& option : depth.options) {
-            const double seconds = fixed_seconds_ + option.extra_seconds +
-                                   option.token_seconds * l + option.squared_seconds * squared;
-            if (l <= option.most_tokens && seconds <= room) {
-                work[i] = option.token_area * l + depth.squared_area * squared;
-                break;  // the options are sorted: the first is the cheapest
+        // The options are sorted: the first that holds a length is the cheapest. What did not hold
+        // a length does not hold one that is longer and dearer.
+        if (squared < before) {
+            option = depth.options.begin();
+        }
+        before = squared;
+        while (option != depth.options.end() &&
+               (l > option->most_tokens || option->extra_seconds + option->token_seconds * l +
+                                                   option->squared_seconds * squared >
+                                               work_room)) {
+            ++option;
+        }
+        if (option == depth.options.end()) {
+            work[i] = kNever;
+            continue;
+        }
+        work[i] = option->token_area * l + depth.squared_area * squared;
+        by_tokens += lengths.counts[i] * l;
+        by_time += lengths.counts[i] * work[i];
+    }
+    return work_room > 0 && by_time / work_room > by_tokens / depth.rank_tokens;
+}
+
+double WayFinder::total_price(double makespan,
+                              const std::vector<Slot>& slots,
+                              const std::vector<SlotPrice>& prices,
+                              const Lengths& lengths) const {
+    const std::size_t size = lengths.tokens.size();
+    std::vector<double> least(size, kNever);
+    std::vector<double> work(size);
+    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        const double room = work_room(makespan, slots[slot]);
+        for (const Depth& depth : depths_) {
+            const bool by_time = least_work(depth, room, lengths, work);
+            const double a_token = by_time ? 0 : prices[slot].share / depth.rank_tokens;
+            const double a_second = prices[slot].work + (by_time ? prices[slot].share / room : 0);
+            for (std::size_t i = 0; i < size; ++i) {
+                if (work[i] < kNever) {
+                    least[i] = std::min(least[i], a_token * lengths.tokens[i] + a_second * work[i]);
+                }
             }
         }
     }
-    return work;
+    double total = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+        total += lengths.counts[i] * least[i];
+    }
+    return total;
 }
 
 PriceTable WayFinder::table(double makespan,
                             const std::vector<Slot>& slots,
                             const Lengths& lengths) const {
     const std::size_t size = lengths.tokens.size();
-    std::vector<std::vector<Way>> found(size);
-    std::vector<std::vector<Corner>> corners(size);
-    for (std::size_t i = 0; i < size; ++i) {
-        found[i].reserve(slots.size());
-        corners[i].reserve(depths_.size());
-    }
+    const std::size_t num_depths = depths_.size();
+    std::vector<double> work(slots.size() * num_depths * size);  // by slot, depth and length
+    std::vector<double> room_for_shares;  // by slot and depth; 0: shares are by tokens
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-        // Where a slot stands for fewer micro-batches too, one alone may last longest.
-        const int count = slots[slot].stands_for_fewer ? 1 : slots[slot].count;
-        const double work_room = makespan * kSlack - count * fixed_seconds_;
+        const double room = work_room(makespan, slots[slot]);
         for (const Depth& depth : depths_) {
-            const std::vector<double> work = least_work(depth, work_room + fixed_seconds_, lengths);
-            // One kind of share for all lengths: tokens, or time where that takes more.
-            double by_tokens = 0;
-            double by_time = 0;
-            for (std::size_t i = 0; i < size; ++i) {
-                if (work[i] < kNever) {
-                    by_tokens += lengths.counts[i] * lengths.tokens[i] / depth.rank_tokens;
-                    by_time += work_room > 0 ? lengths.counts[i] * work[i] / work_room : 0;
-                }
-            }
-            for (std::size_t i = 0; i < size; ++i) {
-                if (work[i] < kNever) {
-                    corners[i].push_back({.share = by_time > by_tokens
-                                                       ? work[i] / work_room
-                                                       : lengths.tokens[i] / depth.rank_tokens,
-                                          .work = work[i]});
-                }
-            }
-        }
-        for (std::size_t i = 0; i < size; ++i) {
-            keep_hull(corners[i]);
-            for (const Corner& corner : corners[i]) {
-                found[i].push_back(
-                    {.slot = static_cast<int>(slot), .share = corner.share, .work = corner.work});
-            }
-            corners[i].clear();
+            const std::span<double> own =
+                std::span(work).subspan(room_for_shares.size() * size, size);
+            room_for_shares.push_back(least_work(depth, room, lengths, own) ? room : 0);
         }
     }
     PriceTable table;
-    for (const std::vector<Way>& ways : found) {
+    table.ways.reserve(slots.size() * size);
+    table.begins.reserve(size + 1);
+    std::vector<Corner> corners;
+    for (std::size_t i = 0; i < size; ++i) {
         table.begins.push_back(table.ways.size());
-        table.ways.insert(table.ways.end(), ways.begin(), ways.end());
+        for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+            corners.clear();
+            for (std::size_t depth = 0; depth < num_depths; ++depth) {
+                const std::size_t place = slot * num_depths + depth;
+                const double seconds = work[place * size + i];
+                const double room = room_for_shares[place];
+                if (seconds < kNever) {
+                    corners.push_back(
+                        {.share = room > 0 ? seconds / room
+                                           : lengths.tokens[i] / depths_[depth].rank_tokens,
+                         .work = seconds});
+                }
+            }
+            keep_hull(corners);
+            for (const Corner& corner : corners) {
+                table.ways.push_back(
+                    {.slot = static_cast<int>(slot), .share = corner.share, .work = corner.work});
+            }
+        }
     }
     table.begins.push_back(table.ways.size());
     return table;

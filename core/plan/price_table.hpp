@@ -2,6 +2,7 @@
 // a share of one of the n (of its tokens or of its time) and rank-seconds of work.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "core/plan/problem.hpp"
@@ -13,6 +14,7 @@ struct Slot {
     int count = 1;
     bool stands_for_fewer = false;
     bool stands_for_more = false;
+    bool operator==(const Slot&) const = default;
 };
 
 struct Lengths {
@@ -31,6 +33,12 @@ struct Way {
     int slot = 0;      // index into the slots
     double share = 0;  // per rank
     double work = 0;   // rank-seconds
+};
+
+// What a slot asks for a whole share, and for a rank-second of work.
+struct SlotPrice {
+    double share = 0;
+    double work = 0;
 };
 
 struct PriceTable {
@@ -55,6 +63,13 @@ public:
 
     PriceTable table(double makespan, const std::vector<Slot>& slots, const Lengths& lengths) const;
 
+    // The sum over all sequences of what each pays where that is least, without a table. Infinity:
+    // some length has no way at all.
+    double total_price(double makespan,
+                       const std::vector<Slot>& slots,
+                       const std::vector<SlotPrice>& prices,
+                       const Lengths& lengths) const;
+
 private:
     struct Option {  // one degree at one depth, in one piece of its cost
         double degree = 1;
@@ -69,9 +84,15 @@ private:
         double squared_area = 0;      // rank-seconds a squared token, least of the options
         double rank_tokens = 0;       // most of the options
     };
-    // Least work of each length at a depth in a micro-batch of at most `room` seconds; infinity
-    // where there is none.
-    std::vector<double> least_work(const Depth& depth, double room, const Lengths& lengths) const;
+    // Rank-seconds that one micro-batch of the slot has for work, the slack of the validator
+    // included.
+    double work_room(double makespan, const Slot& slot) const;
+    // Least work of each length at a depth in a micro-batch that has so much room for work;
+    // infinity where there is none. Returns whether lengths share the micro-batch by time.
+    bool least_work(const Depth& depth,
+                    double work_room,
+                    const Lengths& lengths,
+                    std::span<double> work) const;
     void add_options(Depth& depth, const Problem& problem, int degree, int layers) const;
 
     double fixed_seconds_ = 0;

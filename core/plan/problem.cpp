@@ -21,6 +21,22 @@ void require(bool is_right, const std::string& message) {
     }
 }
 
+// Every planner checks every sequence, so nothing is written before something is wrong.
+void check_sequence(std::size_t index, const Sequence& sequence) {
+    const std::int64_t tokens = sequence.tokens;
+    const std::int64_t frames = sequence.frames;
+    if (tokens < 1 || tokens > kMaxTokens) {
+        throw PlanError(fmt::format("sequence {} has {} tokens", index, tokens));
+    }
+    if (frames < 0 || (frames > 0 && tokens % frames != 0)) {
+        throw PlanError(fmt::format("sequence {}: its {} tokens are not {} equal frames", index,
+                                    tokens, frames));
+    }
+    if (frames > 0 && !(sequence.squared_tokens > 0)) {
+        throw PlanError(fmt::format("sequence {} has two dimensions but was not weighed", index));
+    }
+}
+
 std::string bytes_text(double bytes) {
     return bytes < 1e18 ? format_bytes(static_cast<std::int64_t>(std::ceil(bytes)))
                         : fmt::format("{:.3g} B", bytes);
@@ -121,21 +137,15 @@ void check_problem(const Problem& problem) {
             fmt::format("no SP degree is allowed on {} ranks", topology.ranks));
     int last = 0;
     for (const int degree : problem.degrees) {
-        require(degree > last && degree <= topology.ranks,
+        if (degree <= last || degree > topology.ranks) {
+            throw PlanError(
                 fmt::format("SP degree {}: degrees must rise and lie between 1 and {} ranks",
                             degree, topology.ranks));
+        }
         last = degree;
     }
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
-        const std::int64_t tokens = problem.sequences[i].tokens;
-        require(tokens >= 1 && tokens <= kMaxTokens,
-                fmt::format("sequence {} has {} tokens", i, tokens));
-        const std::int64_t frames = problem.sequences[i].frames;
-        require(
-            frames >= 0 && (frames == 0 || tokens % frames == 0),
-            fmt::format("sequence {}: its {} tokens are not {} equal frames", i, tokens, frames));
-        require(frames == 0 || problem.sequences[i].squared_tokens > 0,
-                fmt::format("sequence {} has two dimensions but was not weighed", i));
+        check_sequence(i, problem.sequences[i]);
     }
     require(std::isfinite(problem.memory_budget_bytes) && problem.memory_budget_bytes > 0,
             "the memory budget must be positive");

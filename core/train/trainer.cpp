@@ -95,7 +95,8 @@ void Trainer::open_data() {
     split_ = std::make_unique<data::Split>(*table_, data.validation_documents);
     sampler_ = std::make_unique<data::Sampler>(
         *table_, *split_, static_cast<std::uint64_t>(config_.run.seed),
-        data::BatchSize{.sequences = config_.batch.sequences, .tokens = config_.batch.tokens});
+        data::BatchSize{.sequences = config_.batch.sequences, .tokens = config_.batch.tokens},
+        data.shuffle ? data::SampleOrder::kShuffled : data::SampleOrder::kStored);
     if (!data.validation.empty()) {
         validation_table_ = std::make_unique<data::SequenceTable>(
             data::SequenceTable::open(data.validation, data.max_tokens, config_.model.vocab));

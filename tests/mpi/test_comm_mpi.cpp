@@ -617,6 +617,44 @@ TEST_CASE("a thousand random groups, bounded", "[comm]") {
     CHECK(cache.traffic()[Operation::kAllReduce].calls > 300);
 }
 
+// What a plan costs that changes groups from step to step, once they are there (design section 9).
+TEST_CASE("regrouping from the cache takes less than 50 us", "[comm]") {
+    World world;
+    if (world.size < 3) {
+        return;
+    }
+    constexpr double kMostSeconds = 50e-6;
+    constexpr int kTurns = 400;
+    GroupCache cache(test::session().group_factory(), *world.all, world.self, 16, nullptr);
+    std::vector<std::vector<int>> groups;
+    for (int left_out = 0; left_out < world.size; ++left_out) {
+        groups.emplace_back();
+        for (int rank = 0; rank < world.size; ++rank) {
+            if (rank != left_out) {
+                groups.back().push_back(rank);
+            }
+        }
+    }
+    cache.prepare(groups);
+    const GroupCache::Counters before = cache.counters();
+    std::vector<double> seconds;
+    for (int turn = 0; turn < kTurns; ++turn) {
+        for (const std::vector<int>& ranks : groups) {
+            const auto start = std::chrono::steady_clock::now();
+            cache.use(ranks);
+            seconds.push_back(
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        }
+    }
+    CHECK(cache.counters().made == before.made);
+    CHECK(cache.counters().evicted == 0);
+    CHECK(cache.counters().found - before.found == kTurns * (world.size - 1));
+    // The median: on a busy machine the processor may be taken away at any moment.
+    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    std::nth_element(seconds.begin(), middle, seconds.end());
+    CHECK(*middle <= kMostSeconds);
+}
+
 TEST_CASE("topology from MPI or as the environment pretends", "[comm]") {
     World world;
     const Topology real = gather_topology(world.queue, *world.all, test::session().node_key());

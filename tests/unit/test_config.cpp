@@ -113,6 +113,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"data.validation", "[a, 'b c']", "[a, \"b c\"]"},
         {"data.validation_documents", "3", "3"},
         {"data.max_tokens", "100", "100"},
+        {"data.shuffle", "false", "false"},
         {"batch.mode", "fixed", "fixed"},
         {"batch.sequences", "7", "7"},
         {"batch.tokens", "65536", "65536"},

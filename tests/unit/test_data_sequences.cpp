@@ -229,6 +229,26 @@ TEST_CASE("every training sequence once an epoch, whatever the batch", "[unit]")
                      one_by_one.begin()));
 }
 
+TEST_CASE("without shuffling the sampler keeps the order of the data, epoch after epoch",
+          "[unit]") {
+    const SamplerFixture fixture;
+    const auto table = fixture.table();
+    const Split split(table, 5);
+    const std::vector<std::int64_t> ids = training_ids(split);
+    const data::BatchSize batch{.sequences = 7};
+    Sampler sampler(table, split, 42, batch, data::SampleOrder::kStored);
+    std::size_t drawn = 0;
+    while (drawn < 3 * ids.size()) {
+        Sampler resumed(table, split, 1, batch, data::SampleOrder::kStored);
+        resumed.restore(sampler.state());
+        const auto next = sampler.next();
+        CHECK(resumed.next() == next);
+        for (const std::int64_t id : next) {
+            CHECK(id == ids[drawn++ % ids.size()]);
+        }
+    }
+}
+
 TEST_CASE("sampler refuses states and sizes that cannot be", "[unit]") {
     const SamplerFixture fixture;
     const auto table = fixture.table();
