@@ -193,7 +193,7 @@ TEST_CASE("profile stands by itself, and beside no cost file", "[unit][config]")
           "run.yaml:2: profile is a.json, planner.cost is c.yaml: both say what steps cost: leave "
           "one of them out");
     CHECK(error_of(kTrain + "profile: \"\"\n") ==
-          "run.yaml:2: profile is \"\", expected auto, off or a file");
+          "run.yaml:2: profile is '', expected auto, off or a file");
     CHECK(error_of(kTrain + "profile: {path: a}\n") ==
           "run.yaml:2: unknown key 'profile.path'; known: model, data, batch, optimizer, "
           "schedule, planner, memory, run, monitor, profile");
