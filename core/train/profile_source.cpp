@@ -173,8 +173,13 @@ void ProfileSource::complete(double refine_seconds) {
     origin_ = fmt::format("{} micro-batches measured in {}", added, format_seconds(result.seconds));
     const config::ModelConfig& model = subject_.config.model;
     const UpdateSeconds update = subject_.time_update();
-    const auto states =
-        static_cast<double>(subject_.arena.current_bytes(MemoryCategory::kOptimizer));
+    // Parts of the optimizer's states may differ by a few elements.
+    double states = static_cast<double>(subject_.arena.current_bytes(MemoryCategory::kOptimizer));
+    double replicated = static_cast<double>(subject_.arena.current_bytes()) - states;
+    comm::all_reduce_values(subject_.queue, *world.all, std::span(&states, 1),
+                            comm::ReduceOp::kMax);
+    comm::all_reduce_values(subject_.queue, *world.all, std::span(&replicated, 1),
+                            comm::ReduceOp::kMax);
     profile_.name =
         fmt::format("{} of {} layers, hidden {}", model.kind, model.layers, model.hidden);
     profile_.measured = key_;
@@ -184,7 +189,7 @@ void ProfileSource::complete(double refine_seconds) {
     profile_.ranks_per_node = ranks_per_node(world.topology);
     profile_.may_recompute = subject_.recomputes;
     profile_.budget_bytes = static_cast<double>(subject_.arena.budget_bytes());
-    profile_.replicated_bytes = static_cast<double>(subject_.arena.current_bytes()) - states;
+    profile_.replicated_bytes = replicated;
     profile_.sharded_bytes = states * world.size();
     profile_.fixed_seconds = result.ends.fixed_seconds;
     profile_.token_seconds = result.ends.token_seconds;
