@@ -1,0 +1,201 @@
+"""`dcp` against the other planners in real runs on this machine, on lengths that differ.
+
+Every planner trains the same sequences in the same order, on data made of the documentation on this
+machine with short-, balanced- and long-dominated lengths, on 2 ranks and on 4. A rank's memory is so
+scarce that the longest sequence needs all ranks, or recomputes: on GPUs it is no different. Planners
+take turns in every round. An iteration counts with its median over the rounds; the first of a run
+only warms up. Beside the measured ratio stands that of `dcp simulate` with the profile of this
+machine and the same batches. Samples must be the same and losses agree (--tolerance).
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+
+from training import (MAX_TOKENS, Training, add_common_options, launcher, make_lengths,
+                      median_by_iteration, prepare, quantile_of_absolute, run_command, settings_of,
+                      step_errors, write_config)
+
+PLANNERS = ["bucket", "packed", "dcp-inter", "dcp-intra", "dcp"]
+SIMULATION = """\
+cluster: {{cost: {profile}, ranks: {ranks}, memory_budget: {budget}}}
+data: {{dataset: {dataset}, max_tokens: {max_tokens}}}
+batch: {{tokens: {batch_tokens}}}
+run: {{iterations: {iterations}, seed: 1}}
+planner: {{names: [{planners}], effort: fast, plan_seconds: 0}}
+"""
+
+
+class Cell:
+    """One set of lengths on a number of ranks."""
+
+    def __init__(self, options, distribution, ranks):
+        self.options, self.distribution, self.ranks = options, distribution, ranks
+        self.folder = options.folder / f"{distribution}-{ranks}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.dataset = make_lengths(options, distribution, options.documents)
+        self.values = {"dataset": self.dataset, "max_tokens": MAX_TOKENS,
+                       "batch_tokens": options.batch_tokens, "iterations": options.iterations}
+        self.config = write_config(self.folder / "config.yaml", [self.dataset],
+                                   options.batch_tokens)
+        self.settings = [f"run.dtype={options.dtype}", f"run.iterations={options.iterations}"]
+
+    def training(self, name, *settings):
+        return Training(self.options.dcp, self.config, self.folder / name, self.ranks,
+                        [*self.settings, *settings]).run()
+
+    def set_budget(self):
+        """So many bytes that the longest sequence, without recomputation, needs all ranks."""
+        share = -(-MAX_TOKENS // self.ranks)
+        run = self.training("budget", "run.iterations=0", "planner.recompute=no", "profile=off",
+                            f"batch.micro_batch_tokens={share}")
+        most = re.search(r"at most ([\d.]+) MiB will be used", run.output)
+        self.budget = int(1.02 * float(most.group(1))) << 20
+        self.settings.append(f"memory.budget={self.budget}")
+
+    def make_profile(self):
+        profile = self.folder / "profile.json"
+        run_command([*launcher(self.ranks), self.options.dcp, "profile", self.config, "--out", profile,
+                     *settings_of(self.settings)])
+        self.settings.append(f"profile={profile}")
+        return profile
+
+    def simulate(self, profile):
+        """Tokens a second of every planner, in virtual time."""
+        config = self.folder / "simulate.yaml"
+        config.write_text(SIMULATION.format(profile=profile, ranks=self.ranks, budget=self.budget, **self.values,
+                                            planners=", ".join(self.options.planners)))
+        result = self.folder / "simulate.json"
+        run_command([self.options.dcp, "simulate", config, "--json", result])
+        runs = [json.loads(line) for line in result.read_text().splitlines()]
+        return {run["planner"]: run["tokens_per_second"] for run in runs}
+
+    def check_same_work(self, name, training, first):
+        where = f"{self.distribution}, {self.ranks} ranks, {name}"
+        if training.samples != first.samples:
+            sys.exit(f"{where}: other samples than the first run")
+        for line, expected in zip(training.metrics, first.metrics, strict=True):
+            if abs(line["loss"] - expected["loss"]) > self.options.tolerance * expected["loss"]:
+                sys.exit(f"{where}: the loss of iteration {line['iteration']} is {line['loss']}, "
+                         f"of the first run {expected['loss']}")
+
+    def measure(self):
+        self.set_budget()
+        profile = self.make_profile()
+        planners = self.options.planners
+        runs = {planner: [] for planner in planners}
+        first = None
+        for number in range(self.options.rounds):
+            turn = number % len(planners)  # nobody is always first
+            for planner in planners[turn:] + planners[:turn]:
+                training = self.training(planner, f"planner.name={planner}")
+                first = first or training
+                self.check_same_work(planner, training, first)
+                runs[planner].append(training)
+                print(f"  {self.distribution:9}{self.ranks} ranks  {planner:10}"
+                      f"{training.tokens_per_second():9,.0f} tokens/s", flush=True)
+        figures = {"distribution": self.distribution, "ranks": self.ranks, "budget": self.budget,
+                   "simulated": self.simulate(profile),
+                   "planners": {planner: figures_of(trainings)
+                                for planner, trainings in runs.items()}}
+        (self.folder / "figures.json").write_text(json.dumps(figures, indent=1))
+
+
+def figures_of(trainings):
+    seconds = median_by_iteration(trainings, "seconds")
+    tokens = median_by_iteration(trainings, "tokens")
+    metrics = [line for training in trainings for line in training.metrics[1:]]
+    errors, byte_errors = step_errors(metrics)
+    degrees = {}
+    for line in metrics:
+        for ranks, count in zip(line["steps"]["ranks"], line["steps"]["tokens"]):
+            degrees[len(ranks)] = degrees.get(len(ranks), 0) + count
+    total = sum(degrees.values())
+    return {"tokens_per_second": sum(tokens) / sum(seconds),
+            "of_rounds": [sum(tokens) / sum(line["seconds"] for line in training.metrics[1:])
+                          for training in trainings],
+            "imbalance": statistics.mean(line["imbalance_ratio"] for line in metrics),
+            "plan_exposed": max(line["plan_exposed_seconds"] for line in metrics),
+            "degrees": {degree: count / total for degree, count in sorted(degrees.items())},
+            "step_errors": errors, "byte_errors": byte_errors,
+            "makespan_errors": [line["makespan_error"] for line in metrics]}
+
+
+def read_figures(folder):
+    """Of all cells that were measured, now or earlier."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*-*/figures.json"))]
+
+
+def print_speeds(cells, planners):
+    print("\ntokens/s, and how many times those of the first planner: measured (least and most of single "
+          "rounds)\nand, after the slash, simulated\n")
+    print("| lengths, ranks | " + " | ".join(planners) + " | dcp over the best other |")
+    print("|" + " --- |" * (len(planners) + 2))
+    for cell in cells:
+        row = []
+        base, simulated = cell["planners"][planners[0]], cell["simulated"]
+        for planner in planners:
+            own = cell["planners"][planner]
+            ratio = own["tokens_per_second"] / base["tokens_per_second"]
+            ratios = [a / b for a, b in zip(own["of_rounds"], base["of_rounds"])]
+            row.append(f"{own['tokens_per_second']:,.0f}" if planner == planners[0] else
+                       f"{ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f}) / "
+                       f"{simulated[planner] / simulated[planners[0]]:.2f}")
+        others = {p: f["tokens_per_second"] for p, f in cell["planners"].items() if p != "dcp"}
+        best = max(others, key=others.get)
+        row.append(f"{cell['planners']['dcp']['tokens_per_second'] / others[best]:.2f} ({best})")
+        print(f"| {cell['distribution']}, {cell['ranks']} | " + " | ".join(row) + " |")
+
+
+def print_errors(cells):
+    print("\nof the steps of all planners: |predicted - measured| / measured\n")
+    print("| lengths, ranks | steps | seconds: median | 95 % | dcp alone: median | iteration: median "
+          "| bytes: largest | needed more bytes than predicted |")
+    print("|" + " --- |" * 8)
+    for cell in cells:
+        figures = cell["planners"].values()
+        seconds, num_bytes, makespans = ([error for planner in figures for error in planner[key]]
+                                         for key in ("step_errors", "byte_errors",
+                                                     "makespan_errors"))
+        print(f"| {cell['distribution']}, {cell['ranks']} | {len(seconds)} | "
+              f"{100 * quantile_of_absolute(seconds, 0.5):.1f} % | "
+              f"{100 * quantile_of_absolute(seconds, 0.95):.1f} % | "
+              f"{100 * quantile_of_absolute(cell['planners']['dcp']['step_errors'], 0.5):.1f} % | "
+              f"{100 * quantile_of_absolute(makespans, 0.5):.1f} % | "
+              f"{100 * max(map(abs, num_bytes)):.2f} % | {sum(error < 0 for error in num_bytes)} |")
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_common_options(parser)
+    parser.add_argument("--distributions", default="short,balanced,long",
+                        help="none: only print the tables of all figures that are in the folder")
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--planners", default=",".join(PLANNERS), help="ratios are over the first")
+    parser.add_argument("--documents", type=int, default=3000)
+    parser.add_argument("--iterations", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="of losses, relative")
+    options = parser.parse_args()
+    prepare(options)
+    options.planners = options.planners.split(",")
+    return options
+
+
+def main():
+    options = parse_options()
+    if options.distributions != "none":
+        for ranks in map(int, options.ranks.split(",")):
+            for distribution in options.distributions.split(","):
+                Cell(options, distribution, ranks).measure()
+    cells = read_figures(options.folder)
+    if cells:
+        print_speeds(cells, options.planners)
+        print_errors(cells)
+
+
+if __name__ == "__main__":
+    main()
