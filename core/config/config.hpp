@@ -88,6 +88,7 @@ struct PlannerConfig {
     std::string recompute = "auto";
     std::string step_mode = "independent";
     std::string cost;
+    bool correct = true;
 };
 
 struct MemoryConfig {

@@ -239,6 +239,9 @@ std::vector<Key> planner_keys() {
             "planner.cost", planner(&P::cost), "a file, or \"\"", true,
             "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "
             "measured when a run starts"),
+        flag("planner.correct", planner(&P::correct),
+             "compare every iteration with its plan, and plan the next ones with what was learned: "
+             "costs and how fast each rank is"),
     };
 }
 

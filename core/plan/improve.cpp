@@ -12,11 +12,12 @@ namespace {
 
 class Annealing {
 public:
-    Annealing(Draft draft, double bound_seconds, std::uint64_t seed)
+    Annealing(Draft draft, double bound_seconds, const ImproveEffort& effort)
         : draft_(std::move(draft)),
           best_busiest_(draft_.busiest()),
           bound_(bound_seconds),
-          random_(seed) {
+          gangs_stay_(effort.gangs_stay),
+          random_(effort.seed) {
         const std::vector<Sequence>& sequences = draft_.problem().sequences;
         by_length_.resize(sequences.size());
         std::iota(by_length_.begin(), by_length_.end(), 0);
@@ -191,7 +192,12 @@ private:
             return draft_.bins().size();
         }
         const std::size_t bin = bins[random_.below(bins.size())];
-        return draft_.bins()[bin].sequences.empty() ? draft_.bins().size() : bin;
+        return draft_.bins()[bin].sequences.empty() || stays(bin) ? draft_.bins().size() : bin;
+    }
+
+    // Whether the sequences of a bin are not to change.
+    bool stays(std::size_t bin) const {
+        return gangs_stay_ && draft_.bins()[bin].world_ranks.size() > 1;
     }
 
     // Any bin of the less busy of two ranks; a new single one where the rank has no empty one.
@@ -204,7 +210,7 @@ private:
         const auto& bins = draft_.bins_of_rank(static_cast<int>(rank));
         const std::size_t choice = random_.below(bins.size() + 1);
         if (choice < bins.size()) {
-            return bins[choice];
+            return stays(bins[choice]) ? draft_.bins().size() : bins[choice];
         }
         for (const std::size_t bin : bins) {
             if (draft_.bins()[bin].sequences.empty()) {
@@ -297,7 +303,7 @@ private:
         }
         const std::int32_t other = by_length_[other_place];
         const std::size_t to = where_[static_cast<std::size_t>(other)];
-        if (to == from) {
+        if (to == from || stays(to)) {
             return;
         }
         const Bin& target = draft_.bins()[to];
@@ -337,6 +343,7 @@ private:
     double best_busiest_;
     std::vector<Change> since_best_;  // what made this draft of the best one
     double bound_;
+    bool gangs_stay_;
     double target_ = 0;
     double step_ = 0;  // how far below the best draft the target is
     bool is_done_ = false;
@@ -350,8 +357,8 @@ private:
 
 }  // namespace
 
-Draft improve(Draft draft, double bound_seconds, std::int64_t moves, std::uint64_t seed) {
-    return Annealing(std::move(draft), bound_seconds, seed).run(moves);
+Draft improve(Draft draft, double bound_seconds, const ImproveEffort& effort) {
+    return Annealing(std::move(draft), bound_seconds, effort).run(effort.moves);
 }
 
 }  // namespace dcp::plan

@@ -8,9 +8,16 @@
 
 namespace dcp::plan {
 
+struct ImproveEffort {
+    std::int64_t moves = 0;
+    std::uint64_t seed = 0;
+    // Micro-batches on several ranks keep their sequences, so that nobody waits for longer.
+    bool gangs_stay = false;
+};
+
 // Moves and exchanges sequences between micro-batches until no rank is busy for longer than a time
 // that is lowered towards `bound_seconds` whenever that succeeds. Groups stay what they are; bins
 // may become empty and single-rank ones are opened. Returns the best draft met.
-Draft improve(Draft draft, double bound_seconds, std::int64_t moves, std::uint64_t seed);
+Draft improve(Draft draft, double bound_seconds, const ImproveEffort& effort);
 
 }  // namespace dcp::plan

@@ -14,6 +14,7 @@ namespace dcp::plan {
 namespace {
 
 constexpr double kMeanShare = 0.5;
+constexpr double kHardlyLonger = 1 + 1e-5;
 constexpr std::int64_t kLeastMoves = 2'000;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 constexpr std::int64_t kLeastArrangeMoves = 300;
@@ -25,6 +26,11 @@ constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
 constexpr double kFastTargets[] = {1.02, 1.3};
 constexpr double kOneTarget[] = {1.03};
 
+struct Start {                    // of an arrangement
+    bool fills_gangs = true;      // short sequences do, before anything is moved
+    bool nested_degrees = false;  // only degrees that nest
+};
+
 struct Budget {
     std::span<const double> targets = kTargets;
     std::vector<double> waste_shares = {0.0, 1.0};
@@ -32,12 +38,13 @@ struct Budget {
     std::vector<double> spare_shares = {0.0, 0.03};
     std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
     int most_packs = 2;
-    std::vector<bool> arrangements = {true, false};  // whether short sequences fill gangs first
+    std::vector<Start> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
+    bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 400;
     std::size_t kept = 5;       // drafts of each family that are improved a little
-    std::size_t finalists = 4;  // of those, drafts that are improved much
+    std::size_t finalists = 3;  // of those, drafts that are improved much
     std::int64_t moves_a_sequence = 100;
-    std::int64_t final_moves_a_sequence = 1500;
+    std::int64_t final_moves_a_sequence = 400;
 };
 
 Budget fast_budget() {
@@ -47,7 +54,8 @@ Budget fast_budget() {
             .spare_shares = {0.0},
             .merge_shares = {0.85},
             .most_packs = 1,
-            .arrangements = {true},
+            .arrangements = {{.fills_gangs = true}},
+            .gangs_also_stay = false,
             .arrange_moves_a_sequence = 1,
             .kept = 1,
             .finalists = 1,
@@ -147,6 +155,18 @@ void keep(std::vector<Candidate>& kept, std::size_t most, double rating, Draft d
     }
 }
 
+// Annealing takes what ranks wait for as it was when the draft was made. Where other contents of
+// gangs made it more, gangs then stay, and single-rank micro-batches make up for it.
+Draft annealed_twice(Draft draft, double bound_seconds, std::int64_t moves, std::uint64_t& seed) {
+    const Draft better = improve(std::move(draft), bound_seconds, {.moves = moves, .seed = ++seed});
+    Draft waiting = draft_of(better.problem(), better.costs(), better.steps());
+    if (waiting.busiest() <= better.busiest() * kHardlyLonger) {
+        return waiting;
+    }
+    return improve(std::move(waiting), bound_seconds,
+                   {.moves = moves / 2, .seed = ++seed, .gangs_stay = true});
+}
+
 class Search {
 public:
     Search(const Problem& problem, Budget budget, double bound_seconds)
@@ -164,13 +184,12 @@ public:
         for (const Family& family : all_families(budget_, all_nested_)) {
             try_family(family);
         }
-        for (const bool fills_gangs : budget_.arrangements) {
-            try_arrangement(fills_gangs);
+        for (const Start& start : budget_.arrangements) {
+            try_arrangement(start);
         }
         for (Candidate& finalist : finalists_) {
             offer(finalist.draft);
-            offer(improve(std::move(finalist.draft), bound_, moves(budget_.final_moves_a_sequence),
-                          ++seed_));
+            offer(annealed(std::move(finalist.draft), budget_.final_moves_a_sequence));
         }
         return std::move(best_);
     }
@@ -195,10 +214,13 @@ private:
             kLeastArrangeMoves, kMostArrangeMoves);
     }
 
-    void improve_a_little(Draft draft) {
-        Draft better = improve(std::move(draft), bound_, moves(budget_.moves_a_sequence), ++seed_);
-        const double rating = better.busiest();
-        keep(finalists_, budget_.finalists, rating, std::move(better));
+    Draft annealed(Draft draft, std::int64_t moves_a_sequence) {
+        return annealed_twice(std::move(draft), bound_, moves(moves_a_sequence), seed_);
+    }
+
+    void keep_finalist(Draft draft) {
+        const double rating = draft.busiest();
+        keep(finalists_, budget_.finalists, rating, std::move(draft));
     }
 
     void try_family(const Family& family) {
@@ -211,20 +233,21 @@ private:
             }
         }
         for (Candidate& candidate : kept) {
-            improve_a_little(std::move(candidate.draft));
+            keep_finalist(annealed(std::move(candidate.draft), budget_.moves_a_sequence));
         }
     }
 
-    void try_arrangement(bool fills_gangs) {
+    void try_arrangement(const Start& start) {
+        const bool is_nested = all_nested_ || start.nested_degrees;
         Arrangement outline = constructor_.outline(
             1.01 * bound_,
-            {.waste_share = 0.4, .nested_degrees = all_nested_, .fill_gangs = fills_gangs});
+            {.waste_share = 0.4, .nested_degrees = is_nested, .fill_gangs = start.fills_gangs});
         if (outline.short_ones.empty()) {
             return;
         }
         const Arrangement better =
             arrange(problem_, costs_, std::move(outline), bound_,
-                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = all_nested_});
+                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
         for (int packs = 0; packs <= 2; ++packs) {
             Draft draft = constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
@@ -232,7 +255,13 @@ private:
             keep(kept, budget_.kept, rating, std::move(draft));
         }
         for (Candidate& candidate : kept) {
-            improve_a_little(std::move(candidate.draft));
+            if (budget_.gangs_also_stay) {
+                keep_finalist(improve(candidate.draft, bound_,
+                                      {.moves = moves(budget_.moves_a_sequence),
+                                       .seed = ++seed_,
+                                       .gangs_stay = true}));
+            }
+            keep_finalist(annealed(std::move(candidate.draft), budget_.moves_a_sequence));
         }
     }
 
@@ -252,6 +281,31 @@ private:
 constexpr std::int64_t kLevelMovesFast = 2;
 constexpr std::int64_t kLevelMovesBackground = 40;
 
+// The pieces' steps as one plan, after single ranks, and all, have exchanged sequences across
+// pieces.
+Plan levelled(const Problem& problem,
+              std::vector<Step> steps,
+              Effort effort,
+              double bound_seconds) {
+    const MicroCosts costs(problem);
+    const Draft draft = draft_of(problem, costs, steps);
+    const std::int64_t moves = (effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground) *
+                               static_cast<std::int64_t>(problem.sequences.size());
+    Plan best = predicted(problem, std::move(steps));
+    const auto offer = [&](const Draft& other) {
+        Plan plan = predicted(problem, other.steps());
+        if (plan.makespan_seconds < best.makespan_seconds) {
+            best = std::move(plan);
+        }
+    };
+    std::uint64_t seed = 0;
+    offer(annealed_twice(draft, bound_seconds, moves, seed));
+    if (effort == Effort::kBackground) {
+        offer(improve(draft, bound_seconds, {.moves = moves, .seed = ++seed, .gangs_stay = true}));
+    }
+    return best;
+}
+
 }  // namespace
 
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
@@ -269,15 +323,7 @@ Plan search(const Problem& problem, Effort effort, double bound_seconds) {
             steps.push_back(whole_step(piece, std::move(step)));
         }
     }
-    const MicroCosts costs(problem);
-    Draft draft = draft_of(problem, costs, steps);
-    const std::int64_t level = effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground;
-    Plan levelled =
-        predicted(problem, improve(std::move(draft), bound_seconds,
-                                   level * static_cast<std::int64_t>(problem.sequences.size()), 1)
-                               .steps());
-    Plan plain = predicted(problem, std::move(steps));
-    return levelled.makespan_seconds < plain.makespan_seconds ? levelled : plain;
+    return levelled(problem, std::move(steps), effort, bound_seconds);
 }
 
 }  // namespace dcp::plan

@@ -133,6 +133,7 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     report.plan_seconds = plans_->plan_seconds();
     report.plan_exposed_seconds = plans_->exposed_seconds();
     reduce_report(plan, report);
+    plans_->learn(batch, report);
     return report;
 }
 

@@ -44,6 +44,15 @@ void add_of_plan(std::vector<Measure>& list, const IterationReport& report) {
                   absolute_quantile(errors.bytes, 0.5)},
                  {"memory", "predicted_peak_bytes", "Peak bytes of the largest step as predicted",
                   report.predicted_peak_bytes}});
+    if (report.correction.is_on) {
+        list.insert(list.end(),
+                    {{"plan", "uncorrected_makespan_error",
+                      "The makespan error of the prediction without correction",
+                      report.correction.uncorrected_makespan_seconds / report.makespan_seconds - 1},
+                     {"plan", "uncorrected_step_seconds_error",
+                      "The step seconds error of the predictions without correction",
+                      absolute_quantile(errors.uncorrected_seconds, 0.5)}});
+    }
     if (report.lower_bound_seconds > 0) {
         list.insert(list.end(),
                     {{"plan", "lower_bound_seconds", "Makespan that no plan of this batch beats",

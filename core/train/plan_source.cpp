@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,8 +21,11 @@ namespace dcp::train {
 
 namespace {
 
-// A search that takes about a second stays hidden behind an iteration that is longer than this.
+// A long search takes about a second and stays hidden behind an iteration that is longer than this;
+// where it turned out to take more, behind one of some times that.
 constexpr double kLongIterationSeconds = 10;
+constexpr double kIterationsOverSearch = 3;
+constexpr double kForgottenSearch = 0.9;  // an iteration; one slow search is not for ever
 
 using Clock = std::chrono::steady_clock;
 
@@ -55,7 +60,8 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
       limits_(limits),
       cost_{.model = std::make_shared<ModelCost>(config.model, limits.rates),
             .degrees = allowed_degrees(config, world.size()),
-            .speeds = {}} {
+            .speeds = {}},
+      learner_(allowed_degrees(config, world.size()), world.size(), config.planner.correct) {
     if (!config.planner.cost.empty()) {
         cost_ = training_cost(config, limits.rates, limits.rank_tokens, limits.deepest,
                               cost_.degrees, world.size(), ranks_per_node(world.topology));
@@ -73,7 +79,7 @@ PlanSource::~PlanSource() {
     }
 }
 
-plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
+plan::Problem PlanSource::uncorrected_problem(const GlobalBatch& batch) const {
     plan::Problem problem;
     for (std::size_t index = 0; index < batch.sequences.size(); ++index) {
         problem.sequences.push_back({.id = batch.sequences[index], .tokens = batch.lengths[index]});
@@ -89,6 +95,16 @@ plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
     problem.may_recompute = limits_.deepest > limits_.shallowest;
     problem.longest_tokens = limits_.longest_tokens;
     return problem;
+}
+
+plan::Problem PlanSource::problem(const GlobalBatch& batch) const {
+    plan::Problem problem = uncorrected_problem(batch);
+    learner_.correct(problem);
+    return problem;
+}
+
+void PlanSource::learn(const GlobalBatch& batch, IterationReport& report) {
+    learner_.learn(uncorrected_problem(batch), report);
 }
 
 plan::Plan PlanSource::pack_here(const GlobalBatch& batch) const {
@@ -124,33 +140,59 @@ void PlanSource::finish(const GlobalBatch& batch, plan::Plan& plan) const {
     }
 }
 
-PlanSource::Planned PlanSource::make(std::int64_t iteration, const GlobalBatch& batch) const {
+PlanSource::Job PlanSource::job(std::int64_t iteration,
+                                const GlobalBatch& batch,
+                                bool is_awaited) const {
+    Job job{.iteration = iteration, .batch = batch, .problem = problem(batch)};
+    job.long_makespan_seconds =
+        is_awaited ? std::numeric_limits<double>::infinity()
+                   : std::max(kLongIterationSeconds, kIterationsOverSearch * search_seconds_);
+    return job;
+}
+
+PlanSource::Planned PlanSource::make(const Job& job) const {
     const auto start = Clock::now();
-    const bool is_random = config_.planner.name == "random";
+    const plan::Problem& problem = job.problem;
     Planned planned;
-    if (world_.size() == 1 && !is_random) {
-        planned.plan = pack_here(batch);
+    if (world_.size() == 1 && config_.planner.name != "random") {
+        planned.plan = pack_here(job.batch);
     } else {
         plan::PlannerOptions options{
-            .seed = static_cast<std::uint64_t>(config_.run.seed + iteration),
+            .seed = static_cast<std::uint64_t>(config_.run.seed + job.iteration),
             .effort = plan::Effort::kFast};
-        const plan::Problem problem = this->problem(batch);
         planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem);
-        if (planned.plan.makespan_seconds > kLongIterationSeconds) {
-            options.effort = plan::Effort::kBackground;
+        if (planned.plan.makespan_seconds > job.long_makespan_seconds) {
+            options.effort = planned.effort = plan::Effort::kBackground;
             planned.plan = plan::make_planner(config_.planner.name, options)->plan(problem);
         }
-        if (planned.plan.lower_bound_seconds == 0) {
-            planned.plan.lower_bound_seconds = plan::lower_bounds(problem).best_seconds();
+    }
+    finish(job.batch, planned.plan);
+    if (predicts()) {
+        const double bound = planned.plan.lower_bound_seconds > 0
+                                 ? planned.plan.lower_bound_seconds
+                                 : plan::lower_bounds(problem).best_seconds();
+        std::vector<double> bytes;
+        for (const plan::Step& step : planned.plan.steps) {
+            bytes.push_back(step.peak_bytes);
+        }
+        planned.plan = plan::predicted(problem, std::move(planned.plan.steps));
+        planned.plan.lower_bound_seconds = bound;
+        for (std::size_t index = 0; index < bytes.size(); ++index) {
+            planned.plan.steps[index].peak_bytes = bytes[index];
         }
         planned.guesses = std::count_if(
             planned.plan.steps.begin(), planned.plan.steps.end(), [&](const auto& step) {
-                return !cost_.model->covers(plan::load_of(problem, step.sequences), step.strategy);
+                return !problem.cost->covers(plan::load_of(problem, step.sequences), step.strategy);
             });
     }
-    finish(batch, planned.plan);
     planned.seconds = seconds_since(start);
     return planned;
+}
+
+void PlanSource::remember_effort(const Planned& planned) {
+    search_seconds_ = planned.effort == plan::Effort::kBackground
+                          ? planned.seconds
+                          : kForgottenSearch * search_seconds_;
 }
 
 void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned) {
@@ -174,17 +216,19 @@ plan::Plan PlanSource::take(Queue& queue,
                                 .sequences = static_cast<std::int64_t>(now.sequences.size())};
     run_on_all(queue, world_, [&] {
         if (world_.is_first()) {
-            planned = ahead_.valid() ? ahead_.get() : make(iteration, now);
+            planned = ahead_.valid() ? ahead_.get() : make(job(iteration, now, true));
             bytes = plan::serialize(planned.plan, scope);
         }
     });
     if (world_.is_first()) {
         warn_of_guesses(iteration, planned);
+        remember_effort(planned);
         plan_seconds_ = planned.seconds;
         exposed_seconds_ = seconds_since(start);
         if (world_.size() > 1) {
-            ahead_ = std::async(std::launch::async,
-                                [this, iteration, next] { return make(iteration + 1, next); });
+            ahead_ = std::async(std::launch::async, [this, job = job(iteration + 1, next, false)] {
+                return make(job);
+            });
         }
     }
     if (world_.size() == 1) {

@@ -1,6 +1,7 @@
 // Where the plan of an iteration comes from: world rank 0 makes it, on a thread of its own while
 // the iteration before it runs, and every rank gets the same bytes. On one rank there is nothing to
-// decide but how sequences are packed.
+// decide but how sequences are packed; where a cost file is given it is also predicted what they
+// take.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/planner.hpp"
+#include "core/train/cost_learner.hpp"
 #include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
 #include "core/train/step_memory.hpp"
@@ -58,6 +60,10 @@ public:
                     const GlobalBatch& now,
                     const GlobalBatch& next);
 
+    // Compares the iteration of the last plan with it (CostLearner), on all ranks alike; adds what
+    // was learned to the report. Plans that are not begun yet are made with it.
+    void learn(const GlobalBatch& batch, IterationReport& report);
+
     // Of the last plan, known on rank 0: how long it took, and how long training waited for it.
     double plan_seconds() const { return plan_seconds_; }
     double exposed_seconds() const { return exposed_seconds_; }
@@ -65,12 +71,25 @@ public:
 private:
     struct Planned {
         plan::Plan plan;
+        plan::Effort effort = plan::Effort::kFast;
         double seconds = 0;
         std::int64_t guesses = 0;  // steps outside of what a profile measured
     };
+    // What the planning thread works on: nothing of it changes while it runs.
+    struct Job {
+        std::int64_t iteration = 0;
+        GlobalBatch batch;
+        plan::Problem problem;
+        // Plans that are longer are worth a longer search.
+        double long_makespan_seconds = 0;
+    };
+    plan::Problem uncorrected_problem(const GlobalBatch& batch) const;
     plan::Problem problem(const GlobalBatch& batch) const;
-    Planned make(std::int64_t iteration, const GlobalBatch& batch) const;
+    bool predicts() const { return world_.size() > 1 || !config_.planner.cost.empty(); }
+    Job job(std::int64_t iteration, const GlobalBatch& batch, bool is_awaited) const;
+    Planned make(const Job& job) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
+    void remember_effort(const Planned& planned);
     void finish(const GlobalBatch& batch, plan::Plan& plan) const;
     void warn_of_guesses(std::int64_t iteration, const Planned& planned);
 
@@ -78,7 +97,9 @@ private:
     const World& world_;
     PlanLimits limits_;
     TrainingCost cost_;
+    CostLearner learner_;
     std::future<Planned> ahead_;
+    double search_seconds_ = 0;  // that a long search took, as far as it is known
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;
     bool has_warned_ = false;

@@ -44,6 +44,10 @@ StepErrors step_errors(const IterationReport& report) {
         errors.seconds.push_back((step.seconds - measured[index].seconds) /
                                  measured[index].seconds);
         errors.bytes.push_back((step.peak_bytes - bytes) / bytes);
+        if (!report.correction.uncorrected_step_seconds.empty()) {
+            errors.uncorrected_seconds.push_back(
+                report.correction.uncorrected_step_seconds[index] / measured[index].seconds - 1);
+        }
     }
     return errors;
 }
@@ -84,14 +88,23 @@ void PredictionSummary::add(const IterationReport& report) {
         bytes_.add(errors.bytes[index]);
         too_few_bytes_ += errors.bytes[index] < 0 ? 1 : 0;
     }
+    for (const double error : errors.uncorrected_seconds) {
+        uncorrected_seconds_.add(error);
+    }
 }
 
 std::string PredictionSummary::to_string() const {
+    const std::string uncorrected = uncorrected_seconds_.count() == 0
+                                        ? ""
+                                        : fmt::format(", without correction {:.1f} %, {:.1f} %",
+                                                      100 * uncorrected_seconds_.quantile(0.5),
+                                                      100 * uncorrected_seconds_.quantile(0.95));
     return fmt::format(
-        "{} steps: seconds predicted to {:.1f} % (median), {:.1f} % (p95); bytes to {:.1f} %, "
+        "{} steps: seconds predicted to {:.1f} % (median), {:.1f} % (p95){}; bytes to {:.1f} %, "
         "{:.1f} %; {} needed more bytes than predicted",
         format_count(seconds_.count()), 100 * seconds_.quantile(0.5), 100 * seconds_.quantile(0.95),
-        100 * bytes_.quantile(0.5), 100 * bytes_.quantile(0.95), format_count(too_few_bytes_));
+        uncorrected, 100 * bytes_.quantile(0.5), 100 * bytes_.quantile(0.95),
+        format_count(too_few_bytes_));
 }
 
 }  // namespace dcp::train

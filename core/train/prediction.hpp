@@ -23,9 +23,10 @@ std::vector<MeasuredStep> measured_steps(const IterationReport& report);
 struct StepErrors {
     std::vector<double> seconds;  // one for every step of the plan
     std::vector<double> bytes;
+    std::vector<double> uncorrected_seconds;  // of the predictions without correction
 };
 
-// Nothing where the plan predicts nothing (on one rank).
+// Nothing where the plan predicts nothing (on one rank without a cost model).
 StepErrors step_errors(const IterationReport& report);
 
 // Of the absolute values; 0 of none. `share` 0.5: the median.
@@ -52,6 +53,7 @@ public:
 
 private:
     ErrorCounts seconds_;
+    ErrorCounts uncorrected_seconds_;
     ErrorCounts bytes_;
     std::int64_t too_few_bytes_ = 0;  // steps that needed more than predicted
 };

@@ -38,6 +38,30 @@ void add_ranks(Json& object, const IterationReport& report) {
     }
 }
 
+// Factors by degree and, for those of tokens, by the tokens of a micro-batch; what stands for no
+// correction is left out.
+void add_correction(Json& object, const CorrectionReport& correction) {
+    if (!correction.is_on) {
+        return;
+    }
+    Json& written = object["correction"];
+    written["pace"] = to_basis_points(correction.pace);
+    for (const auto& [degree, factors] : correction.degrees) {
+        const std::string name = std::to_string(degree);
+        for (const plan::TokenFactor& one : factors.tokens) {
+            written["tokens"][name][std::to_string(one.tokens)] = to_basis_points(one.factor);
+        }
+        written["squared_tokens"][name] = to_basis_points(factors.squared);
+        for (const plan::MoreBytes& one : factors.bytes) {
+            written["more_bytes"][name][std::to_string(one.tokens)] =
+                static_cast<std::int64_t>(one.bytes);
+        }
+    }
+    for (const double speed : correction.speeds) {
+        written["speeds"].push_back(to_basis_points(speed));
+    }
+}
+
 // Columns: the steps in the order of the plan; what ranks measured, in the order of their step's
 // ranks.
 Json steps_to_json(const IterationReport& report) {
@@ -54,6 +78,9 @@ Json steps_to_json(const IterationReport& report) {
             columns["predicted_seconds"].push_back(to_microseconds(step.seconds));
             columns["predicted_bytes"].push_back(static_cast<std::int64_t>(step.peak_bytes));
         }
+    }
+    for (const double seconds : report.correction.uncorrected_step_seconds) {
+        columns["uncorrected_seconds"].push_back(to_microseconds(seconds));
     }
     for (const char* key :
          {"start_seconds", "wait_seconds", "communication_seconds", "seconds", "bytes"}) {
@@ -117,6 +144,7 @@ std::string to_json(const IterationReport& report, const Arena& arena, bool with
         object["peak_bytes_by_category"][std::string(name(category))] = arena.peak_bytes(category);
     }
     add_ranks(object, report);
+    add_correction(object, report.correction);
     if (with_steps) {
         object["steps"] = steps_to_json(report);
     }

@@ -11,6 +11,7 @@
 
 #include "core/base/arena.hpp"
 #include "core/base/queue.hpp"
+#include "core/plan/corrected_model.hpp"
 #include "core/plan/plan.hpp"
 #include "core/train/world.hpp"
 
@@ -25,6 +26,16 @@ struct StepRecord {
     double communication_seconds = 0;
     double seconds = 0;  // computing and exchanging
     std::int64_t peak_bytes = 0;
+};
+
+// What predictions would have been without correction, and what is known of costs now.
+struct CorrectionReport {
+    std::vector<double> uncorrected_step_seconds;  // one a step; empty where nothing is predicted
+    double uncorrected_makespan_seconds = 0;
+    bool is_on = false;                             // planner.correct
+    double pace = 1;                                // seconds over those of the model, of all steps
+    std::map<int, plan::DegreeCorrection> degrees;  // by SP degree, beside the pace
+    std::vector<double> speeds;                     // by rank; empty: alike
 };
 
 struct IterationReport {
@@ -65,6 +76,7 @@ struct IterationReport {
     double plan_seconds = 0;
     double plan_exposed_seconds = 0;  // what training waited for
     std::optional<double> validation_loss;
+    CorrectionReport correction;
 
     void read_plan(const plan::Plan& made);
     std::int64_t tokens_of(const plan::Step& step) const;

@@ -178,7 +178,7 @@ public:
             console_.line(fmt::format("stopped by {} at an iteration boundary",
                                       stopped_by_ == SIGINT ? "SIGINT" : "SIGTERM"));
         }
-        if (trainer_.world().size() > 1 && !prediction_.empty()) {
+        if (!prediction_.empty()) {
             console_.line(fmt::format("prediction  {}", prediction_.to_string()));
         }
         if (profiled_seconds > 0) {

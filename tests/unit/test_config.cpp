@@ -133,6 +133,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"planner.recompute", "no", "no"},
         {"planner.step_mode", "independent", "independent"},
         {"planner.cost", "costs/a.yaml", "costs/a.yaml"},
+        {"planner.correct", "false", "false"},
         {"memory.budget", "12GiB", "12884901888"},
         {"run.iterations", "0", "0"},
         {"run.seed", "1000000000000000000", "1000000000000000000"},

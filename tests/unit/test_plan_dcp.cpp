@@ -209,7 +209,7 @@ TEST_CASE("constructions and search keep their books", "[unit][plan]") {
                                                          .packs_a_rank = packs,
                                                          .merge_share = 0.8});
                 check_books(draft);
-                const Draft better = improve(draft, bound, 2000, seed);
+                const Draft better = improve(draft, bound, {.moves = 2000, .seed = seed});
                 check_books(better);
                 CHECK(better.busiest() <= draft.busiest() + 1e-9);
                 CHECK_NOTHROW(validate(problem, predicted(problem, better.steps())));
@@ -233,7 +233,7 @@ TEST_CASE("search levels ranks that a bad draft leaves uneven", "[unit][plan]") 
     const double bound =
         lower_bounds(problem).best_seconds() - problem.cost->per_iteration_seconds();
     CHECK(draft.busiest() > 3 * bound);
-    const Draft level = improve(draft, bound, 50'000, 1);
+    const Draft level = improve(draft, bound, {.moves = 50'000, .seed = 1});
     check_books(level);
     CHECK(level.busiest() < 1.1 * bound);
 }

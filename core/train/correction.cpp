@@ -1,0 +1,281 @@
+#include "core/train/correction.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace dcp::train {
+
+namespace {
+
+constexpr std::size_t kPaceIterations = 5;      // the median of so many
+constexpr std::size_t kHistoryIterations = 15;  // what an iteration of steps all alike is held to
+constexpr std::size_t kResiduals = 64;          // that tell what is usual
+constexpr double kRemembered = 0.97;            // of what was known an iteration before
+constexpr double kLeastScale = 0.03;            // residuals below it are noise in any run
+// Strength of what is believed without data, in steps.
+constexpr double kNeighbours = 1.0;  // two classes side by side have the same factor
+constexpr double kTokensNearOne = 0.05;
+constexpr double kSquaredNearOne = 1.0;
+
+double median(std::deque<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+// Half of the weight lies on either side of it.
+double weighted_median(std::vector<std::pair<double, double>> values) {  // value, weight
+    std::sort(values.begin(), values.end());
+    double left = 0;
+    for (const auto& [value, weight] : values) {
+        left += weight / 2;
+    }
+    for (const auto& [value, weight] : values) {
+        left -= weight;
+        if (left <= 0) {
+            return value;
+        }
+    }
+    return values.back().first;
+}
+
+double bounded(double factor, double most) {
+    return std::clamp(factor, 1 / most, most);
+}
+
+std::int64_t class_tokens(int index, int degree) {
+    return (std::int64_t{1} << index) * degree;
+}
+
+}  // namespace
+
+CostCorrection::CostCorrection(std::vector<int> degrees) {
+    for (const int degree : degrees) {
+        shapes_.emplace(degree, Shape{});
+    }
+}
+
+CostCorrection::Row CostCorrection::basis(double rank_tokens, const Split& split) {
+    Row row{};
+    const double position = std::clamp(std::log2(rank_tokens), 0.0, kClasses - 1.0);
+    const auto below = std::min(static_cast<std::size_t>(position), std::size_t{kClasses - 2});
+    const double share = position - static_cast<double>(below);
+    row[below] = (1 - share) * split.token_seconds;
+    row[below + 1] = share * split.token_seconds;
+    row[kClasses] = split.squared_seconds;
+    return row;
+}
+
+double CostCorrection::inner_product(const Row& row, const Row& factors) {
+    double sum = 0;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        sum += row[i] * factors[i];
+    }
+    return sum;
+}
+
+void CostCorrection::follow_pace(double ratio) {
+    paces_.push_back(bounded(ratio, kMostPace));
+    if (paces_.size() > kHistoryIterations) {
+        paces_.pop_front();
+    }
+    const std::size_t recent = std::min(paces_.size(), kPaceIterations);
+    pace_ = median({paces_.end() - static_cast<std::ptrdiff_t>(recent), paces_.end()});
+}
+
+// A residual counts in full up to twice what is usual.
+double CostCorrection::huber_weight(double residual) {
+    const double size = std::fabs(residual);
+    const double usual = residuals_.empty() ? size : median(residuals_);
+    residuals_.push_back(size);
+    if (residuals_.size() > kResiduals) {
+        residuals_.pop_front();
+    }
+    const double limit = 2 * std::max(usual, kLeastScale);
+    return size <= limit ? 1 : limit / size;
+}
+
+std::vector<CostCorrection::Seen> CostCorrection::see(const plan::CostModel& model,
+                                                      const std::vector<StepSample>& samples) {
+    std::vector<Seen> seen;
+    for (const StepSample& sample : samples) {
+        const int degree = sample.strategy.degree();
+        const auto shape = shapes_.find(degree);
+        const double whole =
+            model.cost(sample.load, sample.strategy, sample.recompute_layers).seconds();
+        const double of_tokens =
+            model.cost({sample.load.tokens, 0}, sample.strategy, sample.recompute_layers).seconds();
+        if (shape == shapes_.end() || sample.seconds <= 0 || whole <= 0) {
+            continue;
+        }
+        Shape& of_degree = shape->second;
+        const double rank_tokens = static_cast<double>(sample.load.tokens) / degree;
+        const auto below = static_cast<int>(
+            std::clamp(std::log2(rank_tokens), 0.0, static_cast<double>(kClasses - 2)));
+        of_degree.first_class = std::min(of_degree.first_class, below);
+        of_degree.last_class = std::max(of_degree.last_class, below + 1);
+        const Row row = basis(rank_tokens, {of_tokens, whole - of_tokens});
+        seen.push_back({.shape = &of_degree,
+                        .class_index = below,
+                        .row = row,
+                        .seconds = sample.seconds,
+                        .predicted_seconds = inner_product(row, of_degree.factors)});
+    }
+    return seen;
+}
+
+void CostCorrection::learn(const plan::CostModel& model, const std::vector<StepSample>& samples) {
+    const std::vector<Seen> seen = see(model, samples);
+    if (seen.empty()) {
+        return;
+    }
+    std::vector<std::pair<double, double>> ratios;
+    for (const Seen& one : seen) {
+        ratios.emplace_back(one.seconds / one.predicted_seconds, one.seconds);
+    }
+    const double level = weighted_median(std::move(ratios));
+    follow_pace(level);
+    // Steps of one iteration are compared with each other, whatever else the machine did then; only
+    // where all are alike they are compared with the iterations before.
+    const bool are_alike = std::all_of(seen.begin(), seen.end(), [&](const Seen& one) {
+        return one.shape == seen.front().shape && one.class_index == seen.front().class_index;
+    });
+    const double common = are_alike ? median(paces_) : level;
+    for (auto& [degree, shape] : shapes_) {
+        for (Row& row : shape.products) {
+            std::for_each(row.begin(), row.end(), [](double& sum) { sum *= kRemembered; });
+        }
+        std::for_each(shape.targets.begin(), shape.targets.end(),
+                      [](double& sum) { sum *= kRemembered; });
+    }
+    for (const Seen& one : seen) {
+        // Relative to the prediction, so that short steps count as much as long ones.
+        const double target = one.seconds / (common * one.predicted_seconds);
+        const double weight = huber_weight(target - 1);
+        for (std::size_t i = 0; i < kUnknowns; ++i) {
+            const double weighted = weight * one.row[i] / one.predicted_seconds;
+            one.shape->targets[i] += weighted * target;
+            for (std::size_t j = 0; j < kUnknowns; ++j) {
+                one.shape->products[i][j] += weighted * one.row[j] / one.predicted_seconds;
+            }
+        }
+    }
+    for (auto& [degree, shape] : shapes_) {
+        solve(shape);
+    }
+}
+
+// Normal equations with what is believed without data, by Cholesky's decomposition in place; that
+// belief makes them positive definite.
+void CostCorrection::solve(Shape& shape) {
+    std::array<Row, kUnknowns> a = shape.products;
+    Row x = shape.targets;
+    for (std::size_t i = 0; i < kUnknowns; ++i) {
+        const double near_one = i == kClasses ? kSquaredNearOne : kTokensNearOne;
+        a[i][i] += near_one;
+        x[i] += near_one;
+        if (i + 1 < kClasses) {
+            a[i][i] += kNeighbours;
+            a[i + 1][i + 1] += kNeighbours;
+            a[i][i + 1] -= kNeighbours;
+            a[i + 1][i] -= kNeighbours;
+        }
+    }
+    for (std::size_t i = 0; i < kUnknowns; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) {
+            double sum = a[i][j];
+            for (std::size_t k = 0; k < j; ++k) {
+                sum -= a[i][k] * a[j][k];
+            }
+            a[i][j] = i == j ? std::sqrt(sum) : sum / a[j][j];
+        }
+    }
+    for (std::size_t i = 0; i < kUnknowns; ++i) {
+        for (std::size_t k = 0; k < i; ++k) {
+            x[i] -= a[i][k] * x[k];
+        }
+        x[i] /= a[i][i];
+    }
+    for (std::size_t i = kUnknowns; i-- > 0;) {
+        for (std::size_t k = i + 1; k < kUnknowns; ++k) {
+            x[i] -= a[k][i] * x[k];
+        }
+        x[i] /= a[i][i];
+        shape.factors[i] = bounded(x[i], kMostFactor);
+    }
+}
+
+void CostCorrection::forget_shape() {
+    for (auto& [degree, shape] : shapes_) {
+        shape = Shape{};
+    }
+    residuals_.clear();
+}
+
+void CostCorrection::raise_bytes(int degree, std::int64_t tokens, double bytes) {
+    std::int64_t begin = degree;  // of the class
+    while (2 * begin <= tokens) {
+        begin *= 2;
+    }
+    plan::DegreeCorrection before{.tokens = {}, .squared = 1, .bytes = bytes_[degree]};
+    std::vector<plan::MoreBytes> after;
+    for (const plan::MoreBytes& one : before.bytes) {
+        if (one.tokens < begin) {
+            after.push_back(one);
+        }
+    }
+    const double raised = more_bytes_at(before, begin) + bytes;
+    after.push_back({.tokens = begin, .bytes = raised});
+    for (const plan::MoreBytes& one : before.bytes) {
+        if (one.tokens > begin) {
+            after.push_back({.tokens = one.tokens, .bytes = std::max(one.bytes, raised)});
+        }
+    }
+    bytes_[degree] = std::move(after);
+}
+
+std::map<int, plan::DegreeCorrection> CostCorrection::shape() const {
+    std::map<int, plan::DegreeCorrection> all;
+    for (const auto& [degree, shape] : shapes_) {
+        if (shape.last_class < 0) {
+            continue;
+        }
+        plan::DegreeCorrection& correction = all[degree];
+        for (int index = shape.first_class; index <= shape.last_class; ++index) {
+            correction.tokens.push_back({.tokens = class_tokens(index, degree),
+                                         .factor = shape.factors[static_cast<std::size_t>(index)]});
+        }
+        correction.squared = shape.factors[kClasses];
+    }
+    for (const auto& [degree, bytes] : bytes_) {
+        all[degree].bytes = bytes;
+    }
+    return all;
+}
+
+std::shared_ptr<const plan::CostModel> CostCorrection::corrected(
+    std::shared_ptr<const plan::CostModel> model, bool seconds) const {
+    std::map<int, plan::DegreeCorrection> all = shape();
+    for (const auto& [degree, shape] : shapes_) {
+        plan::DegreeCorrection& correction = all[degree];
+        if (!seconds) {
+            correction.tokens.clear();
+            correction.squared = 1;
+            continue;
+        }
+        if (correction.tokens.empty()) {
+            correction.tokens.push_back({.tokens = degree, .factor = 1});
+        }
+        for (plan::TokenFactor& one : correction.tokens) {
+            one.factor *= pace_;
+        }
+        correction.squared *= pace_;
+    }
+    if (!seconds) {
+        std::erase_if(all, [](const auto& entry) { return entry.second.bytes.empty(); });
+    }
+    return all.empty() ? model : std::make_shared<plan::CorrectedModel>(std::move(model), all);
+}
+
+}  // namespace dcp::train

@@ -1,0 +1,96 @@
+#include "core/train/cost_learner.hpp"
+
+#include <utility>
+
+#include "core/train/prediction.hpp"
+
+namespace dcp::train {
+
+namespace {
+
+// Of a step by the corrected costs: on ranks of speed 1, and on those that ran it.
+struct Predicted {
+    double at_speed_one = 0;
+    double on_its_ranks = 0;
+};
+
+Predicted predict(const plan::Problem& problem, const plan::Step& step) {
+    const plan::Load load = load_of(problem, step.sequences);
+    return {problem.cost->cost(load, step.strategy, step.recompute_layers).seconds(),
+            cost_of(problem, step).seconds()};
+}
+
+std::vector<StepSample> step_samples(const plan::Problem& corrected,
+                                     const IterationReport& report) {
+    const std::vector<MeasuredStep> measured = measured_steps(report);
+    std::vector<StepSample> samples;
+    for (std::size_t index = 0; index < measured.size(); ++index) {
+        const plan::Step& step = report.plan.steps[index];
+        const Predicted predicted = predict(corrected, step);
+        samples.push_back(
+            {.load = load_of(corrected, step.sequences),
+             .strategy = step.strategy,
+             .recompute_layers = step.recompute_layers,
+             .seconds = measured[index].seconds * predicted.at_speed_one / predicted.on_its_ranks});
+    }
+    return samples;
+}
+
+// `given`: with the corrected model and the speeds that were given.
+std::vector<ComputeSample> compute_samples(const plan::Problem& given,
+                                           const IterationReport& report) {
+    std::vector<ComputeSample> samples;
+    for (const StepRecord& record : report.steps) {
+        const plan::Step& step = report.plan.steps[static_cast<std::size_t>(record.step)];
+        samples.push_back(
+            {.rank = record.rank,
+             .step = record.step,
+             .seconds = record.seconds - record.communication_seconds,
+             .predicted_seconds = step.degree() == 1 ? predict(given, step).on_its_ranks : 0});
+    }
+    return samples;
+}
+
+}  // namespace
+
+CostLearner::CostLearner(std::vector<int> degrees, int ranks, bool corrects)
+    : corrects_(corrects), correction_(std::move(degrees)), speeds_(ranks) {}
+
+void CostLearner::correct(plan::Problem& problem) const {
+    problem.cost = correction_.corrected(problem.cost, corrects_);
+    const std::vector<double> learned = speeds_.speeds();
+    if (!corrects_ || learned.empty()) {
+        return;
+    }
+    std::vector<double>& speeds = problem.topology.speeds;
+    speeds.resize(learned.size(), 1.0);
+    for (std::size_t rank = 0; rank < learned.size(); ++rank) {
+        speeds[rank] *= learned[rank];
+    }
+}
+
+void CostLearner::learn(const plan::Problem& problem, IterationReport& report) {
+    if (!report.has_prediction()) {
+        return;
+    }
+    const plan::Plan uncorrected = plan::predicted(problem, report.plan.steps);
+    report.correction.uncorrected_makespan_seconds = uncorrected.makespan_seconds;
+    for (const plan::Step& step : uncorrected.steps) {
+        report.correction.uncorrected_step_seconds.push_back(step.seconds);
+    }
+    if (!corrects_) {
+        return;
+    }
+    plan::Problem given = problem;
+    given.cost = correction_.corrected(problem.cost, true);
+    speeds_.learn(compute_samples(given, report));
+    plan::Problem corrected = problem;
+    correct(corrected);
+    correction_.learn(*problem.cost, step_samples(corrected, report));
+    report.correction.is_on = true;
+    report.correction.pace = correction_.pace();
+    report.correction.degrees = correction_.shape();
+    report.correction.speeds = speeds_.speeds();
+}
+
+}  // namespace dcp::train

@@ -1,0 +1,36 @@
+// Compares every iteration with its plan and corrects what the next plans are made with: the cost
+// model (core/train/correction.hpp) and the speeds of ranks (core/train/rank_speeds.hpp). What it
+// is given all ranks have, so it knows the same on all of them; only world rank 0 plans with it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/plan/problem.hpp"
+#include "core/train/correction.hpp"
+#include "core/train/rank_speeds.hpp"
+#include "core/train/report.hpp"
+
+namespace dcp::train {
+
+class CostLearner {
+public:
+    // With `corrects` false predictions stay those of the model, and only bytes are raised.
+    CostLearner(std::vector<int> degrees, int ranks, bool corrects);
+
+    // `problem` of the iteration without corrections: the model and the speeds as they were given.
+    // Adds to the report what they predict, and what has been learned with this iteration.
+    void learn(const plan::Problem& problem, IterationReport& report);
+
+    // Puts model and speeds into a problem without corrections.
+    void correct(plan::Problem& problem) const;
+
+    CostCorrection& correction() { return correction_; }
+
+private:
+    bool corrects_;
+    CostCorrection correction_;
+    RankSpeeds speeds_;
+};
+
+}  // namespace dcp::train
