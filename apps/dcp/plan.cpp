@@ -18,6 +18,7 @@
 #include "apps/dcp/plan_report.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
+#include "core/base/units.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/elastic.hpp"
 #include "core/plan/json.hpp"
@@ -47,6 +48,10 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan.)";
 
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
+constexpr std::int64_t kMostBatches = 1'000'000;
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 26;
+
 struct Options {
     BatchOptions batch;
     std::string cost;
@@ -59,6 +64,7 @@ struct Options {
     std::vector<std::string> compare;
     std::string degrees;
     std::string recompute;
+    std::string memory_budget;
     std::vector<double> rank_speeds;
     std::string step_mode = "independent";
     std::string batch_mode = "fixed";
@@ -73,6 +79,15 @@ plan::Problem problem_of(const Options& options, const CostChoice& choice, int r
         train::planning_problem(choice.cost(ranks, options.ranks_per_node), ranks);
     if (!options.degrees.empty()) {
         problem.degrees = train::parse_degrees(options.degrees, ranks, "--degrees");
+    }
+    if (!options.memory_budget.empty()) {
+        const auto bytes = parse_bytes(options.memory_budget);
+        if (bytes.value_or(0) < 1) {
+            throw ConfigError(
+                fmt::format("--memory-budget {}: expected bytes above 0, such as 12GiB",
+                            options.memory_budget));
+        }
+        problem.memory_budget_bytes = static_cast<double>(*bytes);
     }
     if (!options.recompute.empty()) {
         problem.may_recompute = options.recompute == "yes";
@@ -115,6 +130,9 @@ void check_file(const Options& options, const CostChoice& choice) {
             throw PlanError(fmt::format("{}:{}: {}", options.check, number, error.what()));
         }
         ++plans;
+    }
+    if (plans == 0) {
+        throw DataError(fmt::format("{}: holds no plan", options.check));
     }
     fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, name);
 }
@@ -252,6 +270,12 @@ std::string json_lines(const std::vector<PlanRecord>& records, const Options& op
     return lines;
 }
 
+void require_at_most(const char* option, std::int64_t value, std::int64_t most) {
+    if (value > most) {
+        throw ConfigError(fmt::format("{} {}: must be at most {}", option, value, most));
+    }
+}
+
 void run(const Options& options) {
     const CostChoice choice(options.cost, options.model);
     if (!options.check.empty()) {
@@ -264,11 +288,21 @@ void run(const Options& options) {
     require_positive("--batch-tokens", options.batch.batch_tokens);
     require_positive("--batches", options.batch.batches);
     require_positive("--max-tokens", options.batch.max_tokens);
+    require_at_most("--ranks", options.ranks.value(), kMostRanks);
+    require_at_most("--batches", options.batch.batches, kMostBatches);
+    require_at_most("--batch-sequences", options.batch.batch_sequences.value_or(1),
+                    lengths::kMostBatchSequences);
+    require_at_most("--batches x --batch-sequences",
+                    options.batch.batches * options.batch.batch_sequences.value_or(1),
+                    kMostSequences);
     plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;
     for (const std::string& planner : planners) {
         plan::make_planner(planner);  // an unknown name is known before an hour of planning
+        if (std::count(planners.begin(), planners.end(), planner) > 1) {
+            throw ConfigError(fmt::format("--compare names '{}' twice", planner));
+        }
     }
     const std::vector<PlanRecord> records =
         options.batch_mode == "elastic" ? plan_elastic_batches(problem, choice, planners, options)
@@ -308,7 +342,8 @@ void add_batch_options(CLI::App& command, Options& options) {
         ->excludes(sequences);
     command.add_option("--batches", options.batch.batches, "How many batches (1)")->type_name("K");
     command.add_option("--seed", options.batch.seed, "Of the draw and of planners that draw (0)")
-        ->type_name("S");
+        ->type_name("S")
+        ->check(CLI::NonNegativeNumber);
     command.add_option("--max-tokens", options.batch.max_tokens, "Split longer sequences")
         ->type_name("L");
     CLI::Option* check = command.add_option("--check", options.check,
@@ -362,6 +397,10 @@ void add_plan_options(CLI::App& command, Options& options) {
                     "cost file says)")
         ->type_name("yes|no")
         ->check(CLI::IsMember({"yes", "no"}));
+    command
+        .add_option("--memory-budget", options.memory_budget,
+                    "Bytes of a rank, such as 12GiB (what the cost file says)")
+        ->type_name("BYTES");
     command
         .add_option("--rank-speed", options.rank_speeds,
                     "Speed of every rank, 1 = what the cost model says: computation\n"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string_view>
@@ -31,6 +32,16 @@ bool parse_whole(std::string_view text, Integer& value) {
     return status == std::errc() && stop == text.data() + text.size();
 }
 
+// The beginning of a text for a message, whatever is in it.
+std::string printable(std::string_view text) {
+    constexpr std::size_t kShown = 40;
+    std::string shown(text.substr(0, kShown));
+    std::replace_if(
+        shown.begin(), shown.end(),
+        [](unsigned char letter) { return letter < ' ' || letter > '~'; }, '?');
+    return text.size() > kShown ? shown + "..." : shown;
+}
+
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 
 std::optional<lengths::Length> parse_length(std::string_view text) {
@@ -56,7 +67,7 @@ std::optional<lengths::Length> parse_length(std::string_view text) {
 
 std::vector<lengths::Length> read_lengths(const std::string& path) {
     std::ifstream file(path);
-    if (!file) {
+    if (!file || std::filesystem::is_directory(path)) {
         throw DataError(fmt::format("{}: no such lengths file, or it cannot be read", path));
     }
     std::vector<lengths::Length> all;
@@ -69,8 +80,9 @@ std::vector<lengths::Length> read_lengths(const std::string& path) {
         const auto length = parse_length(text);
         if (!length) {
             throw DataError(fmt::format(
-                "{}:{}: '{}' is no length: TOKENS, or FRAMESxTOKENS_PER_FRAME for a video", path,
-                number, text));
+                "{}:{}: '{}' is no length: TOKENS, from 1 to {}, or FRAMESxTOKENS_PER_FRAME for a "
+                "video",
+                path, number, printable(text), kMostTokens));
         }
         if (!all.empty() && (all.front().frames > 0) != (length->frames > 0)) {
             throw DataError(fmt::format(
@@ -80,21 +92,22 @@ std::vector<lengths::Length> read_lengths(const std::string& path) {
         all.push_back(*length);
     }
     if (all.empty()) {
-        throw DataError(fmt::format("{}: holds no length", path));
+        throw DataError(
+            fmt::format("{}: holds no length; a lengths file has one a line, such as 1024", path));
     }
     return all;
 }
 
-std::vector<lengths::Length> dataset_lengths(const std::string& prefix) {
-    const auto table =
-        data::SequenceTable::open({prefix}, std::numeric_limits<std::int64_t>::max(), 0);
+std::vector<lengths::Length> dataset_lengths(const std::vector<std::string>& prefixes,
+                                             std::optional<std::int64_t> max_tokens,
+                                             std::int64_t validation_documents) {
+    const auto table = data::SequenceTable::open(
+        prefixes, max_tokens.value_or(std::numeric_limits<std::int64_t>::max()), 0);
+    const data::Split split(table, validation_documents);
     std::vector<lengths::Length> all;
-    all.reserve(static_cast<std::size_t>(table.num_sequences()));
-    for (std::int64_t sequence = 0; sequence < table.num_sequences(); ++sequence) {
-        all.push_back({.tokens = table.tokens(sequence)});
-    }
-    if (all.empty()) {
-        throw DataError(fmt::format("{}: has no sequence", prefix));
+    all.reserve(static_cast<std::size_t>(split.num_training()));
+    for (std::int64_t index = 0; index < split.num_training(); ++index) {
+        all.push_back({.tokens = table.tokens(split.training(index))});
     }
     return all;
 }
@@ -123,6 +136,12 @@ std::vector<lengths::Item> in_order(const std::vector<lengths::Length>& all) {
 
 std::vector<std::vector<plan::Sequence>> plan_batches(const BatchOptions& options) {
     const bool has_size = options.batch_sequences || options.batch_tokens;
+    if (!has_size && options.batches > 1) {
+        throw ConfigError(
+            "--batches needs a batch size: --batch-sequences B or --batch-tokens T; without one "
+            "the "
+            "whole input is one batch");
+    }
     std::unique_ptr<lengths::Stream> stream;
     if (!options.distribution.empty()) {
         const auto distribution = lengths::parse_distribution(options.distribution);
@@ -132,10 +151,10 @@ std::vector<std::vector<plan::Sequence>> plan_batches(const BatchOptions& option
         }
         stream = lengths::drawn(distribution, options.seed, options.max_tokens);
     } else {
-        std::vector<lengths::Length> all = options.lengths.empty()
-                                               ? dataset_lengths(options.dataset)
-                                               : read_lengths(options.lengths);
-        if (options.max_tokens) {
+        std::vector<lengths::Length> all =
+            options.lengths.empty() ? dataset_lengths({options.dataset}, options.max_tokens)
+                                    : read_lengths(options.lengths);
+        if (options.max_tokens && !options.lengths.empty()) {
             all = lengths::split(all, *options.max_tokens);
         }
         if (!has_size) {

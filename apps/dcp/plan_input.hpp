@@ -26,7 +26,11 @@ struct BatchOptions {
 
 // Lines `TOKENS` or `FRAMESxTOKENS_PER_FRAME`; # starts a comment. DataError names file and line.
 std::vector<lengths::Length> read_lengths(const std::string& path);
-std::vector<lengths::Length> dataset_lengths(const std::string& prefix);
+// Of the sequences that training draws, in their order: documents cut at `max_tokens`, those that
+// are held out left out.
+std::vector<lengths::Length> dataset_lengths(const std::vector<std::string>& prefixes,
+                                             std::optional<std::int64_t> max_tokens,
+                                             std::int64_t validation_documents = 0);
 
 std::vector<plan::Sequence> sequences_of(const std::vector<lengths::Item>& items);
 

@@ -1,5 +1,6 @@
 // dcp simulate: runs in virtual time on a described cluster.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -62,10 +63,14 @@ Source open_source(const config::SimulateFile& config) {
         source.longest_tokens = std::min(longest, config.data.max_tokens.value_or(longest));
         return source;
     }
-    source.all = config.data.lengths.empty() ? dataset_lengths(config.data.dataset)
-                                             : read_lengths(config.data.lengths);
-    if (config.data.max_tokens) {
-        source.all = lengths::split(source.all, *config.data.max_tokens);
+    if (!config.data.dataset.empty()) {
+        source.all = dataset_lengths(config.data.dataset, config.data.max_tokens,
+                                     config.data.validation_documents);
+    } else {
+        source.all = read_lengths(config.data.lengths);
+        if (config.data.max_tokens) {
+            source.all = lengths::split(source.all, *config.data.max_tokens);
+        }
     }
     for (const lengths::Length& length : source.all) {
         source.longest_tokens = std::max(source.longest_tokens, length.tokens);
@@ -76,8 +81,11 @@ Source open_source(const config::SimulateFile& config) {
 std::unique_ptr<lengths::Stream> stream_of(const config::SimulateFile& config,
                                            const Source& source) {
     const auto seed = static_cast<std::uint64_t>(config.run.seed);
-    return source.distribution ? lengths::drawn(source.distribution, seed, config.data.max_tokens)
-                               : lengths::shuffled(source.all, seed);
+    if (source.distribution) {
+        return lengths::drawn(source.distribution, seed, config.data.max_tokens);
+    }
+    return config.data.shuffle ? lengths::shuffled(source.all, seed)
+                               : lengths::repeated(source.all);
 }
 
 lengths::BatchSize batch_size(const config::SimulateFile& config, int ranks) {
@@ -87,6 +95,11 @@ lengths::BatchSize batch_size(const config::SimulateFile& config, int ranks) {
     }
     if (config.batch.tokens_per_rank) {
         size.tokens = *config.batch.tokens_per_rank * ranks;
+    }
+    if (size.sequences.value_or(0) > lengths::kMostBatchSequences) {
+        throw ConfigError(fmt::format("batch: {} sequences on {}, and a batch may have {}",
+                                      *size.sequences, format_counted(ranks, "rank"),
+                                      lengths::kMostBatchSequences));
     }
     return size;
 }
@@ -122,6 +135,9 @@ plan::Problem problem_of(const config::SimulateFile& config,
         problem.degrees = train::parse_degrees(config.planner.degrees, ranks, "planner.degrees");
     }
     problem.step_mode = plan::parse_step_mode(config.planner.step_mode);
+    if (config.cluster.memory_budget) {
+        problem.memory_budget_bytes = static_cast<double>(*config.cluster.memory_budget);
+    }
     if (!config.planner.recompute.empty()) {
         problem.may_recompute = config.planner.recompute == "yes";
     }
@@ -156,6 +172,12 @@ sim::RunSettings settings_of(const config::SimulateFile& config,
         settings.sequences = *config.run.epochs * static_cast<std::int64_t>(source.all.size());
     }
     settings.once_seconds = once_seconds(config.iteration, ranks);
+    if (!std::isfinite(settings.once_seconds)) {
+        throw ConfigError(
+            "iteration: reduction and optimizer take for ever; give bytes and bandwidth in bytes "
+            "and "
+            "bytes a second");
+    }
     settings.noise = {.spread = config.noise.step,
                       .seed = static_cast<std::uint64_t>(config.run.seed)};
     settings.stragglers = {.share = config.stragglers.share,
@@ -182,6 +204,11 @@ void require_reduction_once(const config::SimulateFile& config, const plan::Cost
 std::unique_ptr<plan::Planner> planner_of(const config::SimulateFile& config,
                                           const std::string& name) {
     if (name == sim::FixedGroupsPlanner::kName) {
+        if (config.planner.step_mode != "independent") {
+            throw ConfigError(fmt::format(
+                "planner.names: {} plans independent steps only, and planner.step_mode is {}", name,
+                config.planner.step_mode));
+        }
         return std::make_unique<sim::FixedGroupsPlanner>();
     }
     return plan::make_planner(
@@ -199,8 +226,9 @@ sim::RunReport run_one(const config::SimulateFile& config,
     try {
         return sim::run(settings, *planner, *stream);
     } catch (const PlanError& error) {
-        throw PlanError(
-            fmt::format("{} on {} ranks: {}", name, settings.problem.topology.ranks, error.what()));
+        throw PlanError(fmt::format("{} on {}: {}", name,
+                                    format_counted(settings.problem.topology.ranks, "rank"),
+                                    error.what()));
     }
 }
 
@@ -210,6 +238,9 @@ void run(const Options& options) {
     const CostChoice choice(config.cluster.cost, config.cluster.model);
     for (const std::string& name : config.planner.names) {
         planner_of(config, name);  // an unknown name is known before an hour of simulation
+        if (std::count(config.planner.names.begin(), config.planner.names.end(), name) > 1) {
+            throw ConfigError(fmt::format("planner.names has '{}' twice", name));
+        }
     }
     const Source source = open_source(config);
     const bool is_video = (source.distribution && source.distribution->is_video()) ||

@@ -66,6 +66,11 @@ std::string simulate_table(const std::vector<sim::RunReport>& reports) {
         text += report.exposed_seconds > 0 ? fmt::format(", {} of the run not hidden\n",
                                                          format_seconds(report.exposed_seconds))
                                            : ", hidden\n";
+        if (report.guessed_steps > 0) {
+            text += fmt::format(
+                "{:>19} {} of {} micro-batches lie outside of what was measured: careful guesses\n",
+                "", report.guessed_steps, report.steps);
+        }
     }
     return text;
 }

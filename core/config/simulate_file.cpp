@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
+#include "core/base/units.hpp"
 #include "core/config/rows.hpp"
 #include "core/config/value.hpp"
 
@@ -18,7 +19,7 @@ namespace dcp::config {
 namespace {
 
 constexpr std::int64_t kMaxRanks = 1 << 20;
-constexpr std::int64_t kMaxCount = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 42;  // times kMaxRanks fits too
 constexpr double kMaxSpread = 1;
 constexpr double kMaxSlowdown = 1000;
 
@@ -119,6 +120,14 @@ bool read_degrees(const Value& value, SimulateFile& file) {
     return !text.empty();
 }
 
+bool read_memory_budget(const Value& value, SimulateFile& file) {
+    if (value.kind != Value::Kind::kScalar) {
+        return false;
+    }
+    file.cluster.memory_budget = parse_bytes(value.text);
+    return file.cluster.memory_budget.value_or(0) > 0;
+}
+
 bool read_plan_seconds(const Value& value, SimulateFile& file) {
     if (value.kind == Value::Kind::kScalar && value.text == "measured") {
         file.planner.plan_seconds = -1;
@@ -137,13 +146,25 @@ const std::map<std::string, Row>& rows() {
          {"a text", [](const Value& value, File& file) { return read_text(value, file.name); }}},
         {"cluster.cost", word(&File::cluster, &File::Cluster::cost, "the path of a cost file")},
         {"cluster.model", word(&File::cluster, &File::Cluster::model, "a model")},
-        {"cluster.ranks", {"a whole number from 1, or a rising list of them", read_ranks}},
+        {"cluster.ranks",
+         {fmt::format("a whole number from 1 to {}, or a rising list of them", kMaxRanks),
+          read_ranks}},
         {"cluster.ranks_per_node", whole(&File::cluster, &File::Cluster::ranks_per_node)},
+        {"cluster.memory_budget", {"bytes above 0, such as 12GiB", read_memory_budget}},
         {"data.distribution",
          word(&File::data, &File::Data::distribution, "a distribution, such as wikipedia")},
         {"data.lengths", word(&File::data, &File::Data::lengths, "the path of a lengths file")},
-        {"data.dataset", word(&File::data, &File::Data::dataset, "the prefix of a dataset")},
+        {"data.dataset",
+         {"the prefix of a dataset, or a list of them",
+          [](const Value& value, File& file) { return read_texts(value, file.data.dataset); }}},
         {"data.max_tokens", whole(&File::data, &File::Data::max_tokens)},
+        {"data.shuffle", flag(&File::data, &File::Data::shuffle)},
+        {"data.validation_documents",
+         {"a whole number from 0",
+          [](const Value& value, File& file) {
+              return read_integer(value, {.min = 0, .max = kMaxCount},
+                                  file.data.validation_documents);
+          }}},
         {"batch.sequences", whole(&File::batch, &File::Batch::sequences)},
         {"batch.sequences_per_rank", whole(&File::batch, &File::Batch::sequences_per_rank)},
         {"batch.tokens", whole(&File::batch, &File::Batch::tokens)},
@@ -254,6 +275,14 @@ void check(const SimulateFile& config, const std::string& file) {
         throw ConfigError(fmt::format(
             "{}: run.epochs: a distribution has no end; give run.iterations or run.sequences",
             file));
+    }
+    if (config.data.validation_documents > 0 && config.data.dataset.empty()) {
+        throw ConfigError(fmt::format(
+            "{}: data.validation_documents are held out of data.dataset, and there is none", file));
+    }
+    if (!config.data.shuffle && !config.data.distribution.empty()) {
+        throw ConfigError(fmt::format(
+            "{}: data.shuffle is false, and a distribution has no order of its own", file));
     }
     if (config.iteration.reduce_bytes > 0 && config.iteration.reduce_bandwidth == 0) {
         throw ConfigError(fmt::format(

@@ -18,13 +18,16 @@ struct SimulateFile {
         std::string model;  // with a cluster description: the configuration of a model, or a preset
         std::vector<std::int64_t> ranks;
         std::optional<std::int64_t> ranks_per_node;  // none: as the cost file says
+        std::optional<std::int64_t> memory_budget;  // of a rank, bytes; none: as the cost file says
     } cluster;
 
     struct Data {
         std::string distribution;  // one of the three
         std::string lengths;
-        std::string dataset;
+        std::vector<std::string> dataset;  // prefixes
         std::optional<std::int64_t> max_tokens;
+        bool shuffle = true;                    // false: in the order they are stored in
+        std::int64_t validation_documents = 0;  // of datasets: held out, as training does it
     } data;
 
     struct Batch {  // one of the four

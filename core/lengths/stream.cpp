@@ -38,6 +38,20 @@ private:
     Permutation order_;
 };
 
+class Repeated final : public Stream {
+public:
+    explicit Repeated(std::vector<Length> all) : all_(std::move(all)) {}
+
+    Item peek() const override {
+        return {.id = static_cast<std::int64_t>(position_), .length = all_[position_]};
+    }
+    void advance() override { position_ = (position_ + 1) % all_.size(); }
+
+private:
+    std::vector<Length> all_;
+    std::size_t position_ = 0;
+};
+
 class Drawn final : public Stream {
 public:
     Drawn(DistributionPtr distribution, std::uint64_t seed, std::optional<std::int64_t> max_tokens)
@@ -83,6 +97,10 @@ std::unique_ptr<Stream> shuffled(std::vector<Length> all, std::uint64_t seed) {
     return std::make_unique<Shuffled>(std::move(all), seed);
 }
 
+std::unique_ptr<Stream> repeated(std::vector<Length> all) {
+    return std::make_unique<Repeated>(std::move(all));
+}
+
 std::unique_ptr<Stream> drawn(DistributionPtr distribution,
                               std::uint64_t seed,
                               std::optional<std::int64_t> max_tokens) {
@@ -94,7 +112,17 @@ std::unique_ptr<Stream> drawn(DistributionPtr distribution,
 }
 
 std::vector<Length> split(const std::vector<Length>& all, std::int64_t max_tokens) {
+    constexpr std::int64_t kMostPieces = std::int64_t{1} << 26;
     std::vector<Length> pieces;
+    std::int64_t count = 0;
+    for (const Length& length : all) {
+        count += (length.tokens + max_tokens - 1) / max_tokens;
+        if (count > kMostPieces) {
+            throw ConfigError(
+                fmt::format("max_tokens {} cuts the sequences into more than {} pieces: raise it",
+                            max_tokens, kMostPieces));
+        }
+    }
     for (const Length& length : all) {
         if (length.frames > 0 && length.tokens > max_tokens) {
             refuse_cut(length, max_tokens);
@@ -115,6 +143,10 @@ std::vector<Item> next_batch(Stream& stream, const BatchSize& size, std::int64_t
         tokens += item.length.tokens;
         if (size.tokens && tokens > *size.tokens && !batch.empty()) {
             break;
+        }
+        if (static_cast<std::int64_t>(batch.size()) == kMostBatchSequences) {
+            throw ConfigError(fmt::format("a batch has more than {} sequences: make it smaller",
+                                          kMostBatchSequences));
         }
         batch.push_back(item);
         stream.advance();

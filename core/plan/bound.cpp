@@ -145,24 +145,45 @@ public:
 
     double seconds(double area) {
         const double guess = search_above(area, kFirstStep, precision_, [&](double makespan) {
-            return is_too_much(maximise(makespan, ranks_ * (1 + 2 * kRounding)), ranks_);
+            return is_too_much(maximise(makespan, window(makespan), ranks_ * (1 + 2 * kRounding)),
+                               ranks_);
         });
         return search_near(guess, area, precision_, [&](double makespan) {
-            maximise(makespan, std::numeric_limits<double>::infinity());
-            if (is_too_much(exact_total(makespan), ranks_)) {
+            if (is_impossible(makespan, window(makespan))) {
                 return true;
             }
             slots_.clear();  // another start may lead to better prices
-            maximise(makespan, std::numeric_limits<double>::infinity());
-            return is_too_much(exact_total(makespan), ranks_);
+            return is_impossible(makespan, window(makespan));
+        });
+    }
+
+    // In rounds, from a bound of independent steps: every number of micro-batches is impossible
+    // alone.
+    double seconds_in_rounds(double slots) {
+        return search_above(slots, kFirstStep, precision_, [&](double makespan) {
+            const std::vector<Slot> slots_here = window(makespan);
+            return std::all_of(slots_here.begin(), slots_here.end(), [&](const Slot& slot) {
+                slots_ = {slot};
+                split_ = area_split(makespan, ways_.fixed_seconds(), slots_);
+                return is_too_much(exact_total(makespan), ranks_) ||
+                       is_impossible(makespan, {slot});
+            });
         });
     }
 
 private:
+    std::vector<Slot> window(double makespan) const {
+        return slot_window(ways_, demand_, makespan, ranks_);
+    }
+
+    bool is_impossible(double makespan, const std::vector<Slot>& slots) {
+        maximise(makespan, slots, std::numeric_limits<double>::infinity());
+        return is_too_much(exact_total(makespan), ranks_);
+    }
+
     // The sum of prices of the classes, as large as it can be made, or just enough.
-    double maximise(double makespan, double enough) {
+    double maximise(double makespan, const std::vector<Slot>& slots, double enough) {
         const double fixed = ways_.fixed_seconds();
-        const std::vector<Slot> slots = slot_window(ways_, demand_, makespan, ranks_);
         const bool is_near = slots == slots_;
         slots_ = slots;
         const SplitLimits limits = split_limits(makespan, fixed, slots_);
@@ -224,14 +245,14 @@ double bound_by_speeds(const Problem& problem) {
 }  // namespace
 
 double LowerBounds::best_seconds() const {
-    return std::max({longest_seconds, area_seconds, slots_seconds, speeds_seconds});
+    return std::max({longest_seconds, area_seconds, slots_seconds, speeds_seconds, rounds_seconds});
 }
 
 LowerBounds lower_bounds(const Problem& problem, double precision) {
     check_problem(problem);
     require_all_fit(problem);
     const double once = problem.cost->per_iteration_seconds();
-    LowerBounds bounds{once, once, once, once};
+    LowerBounds bounds{once, once, once, once, once};
     if (problem.sequences.empty()) {
         return bounds;
     }
@@ -240,8 +261,14 @@ LowerBounds lower_bounds(const Problem& problem, double precision) {
     const int ranks = problem.topology.ranks;
     const double longest = longest_seconds(ways, lengths);
     const double area = area_bound(ways, lengths, ranks, longest);
-    const double slots =
-        ways.fixed_seconds() > 0 ? SlotsBound(ways, lengths, ranks, precision).seconds(area) : area;
+    double slots = area;
+    if (ways.fixed_seconds() > 0) {
+        SlotsBound bound(ways, lengths, ranks, precision);
+        slots = bound.seconds(area);
+        if (problem.step_mode != StepMode::kIndependent) {
+            bounds.rounds_seconds += bound.seconds_in_rounds(slots) * (1 - kRounding);
+        }
+    }
     bounds.speeds_seconds += bound_by_speeds(problem) * (1 - kRounding);
     bounds.longest_seconds += longest * (1 - kRounding);
     bounds.area_seconds += area * (1 - kRounding);

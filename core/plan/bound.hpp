@@ -4,6 +4,10 @@
 // rank can earn more than 1, where a micro-batch pays the prices of its sequences and each of its p
 // ranks earns 1/p of that. If the prices add up to more than the number of ranks, no plan of length
 // T exists. How the prices were found does not matter.
+//
+// In rounds every rank takes n steps, if only fillers, and each lasts as long as the fixed cost of
+// a micro-batch at least. So T is impossible as soon as it is for every n, each with prices of its
+// own.
 #pragma once
 
 #include "core/plan/problem.hpp"
@@ -15,6 +19,7 @@ struct LowerBounds {
     double area_seconds = 0;     // rank-seconds, fixed cost shared by tokens or by time
     double slots_seconds = 0;    // the same with a whole number of micro-batches on every rank
     double speeds_seconds = 0;   // computation alone, over the speeds of all ranks together
+    double rounds_seconds = 0;   // in rounds: as slots, with equally many steps on every rank
 
     double best_seconds() const;
 };

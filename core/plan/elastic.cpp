@@ -7,6 +7,7 @@
 
 #include "core/plan/draft.hpp"
 #include "core/plan/gang.hpp"
+#include "core/plan/validate.hpp"
 
 namespace dcp::plan {
 
@@ -149,7 +150,7 @@ std::size_t fill_idle_time(Problem& problem, Plan& plan, std::span<const Sequenc
     for (Step& step : filling.steps()) {
         steps.push_back(std::move(step));
     }
-    plan = predicted(problem, std::move(steps));
+    plan = checked(problem, predicted(problem, std::move(steps)));
     return taken;
 }
 

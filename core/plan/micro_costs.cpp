@@ -27,20 +27,32 @@ std::int64_t tokens_held(
 
 }  // namespace
 
+std::vector<MicroCosts::Level> levels_at(const Problem& problem,
+                                         int degree,
+                                         int depth,
+                                         std::int64_t least_tokens) {
+    std::vector<MicroCosts::Level> levels;
+    for (const CostPiece& piece : problem.cost->pieces(degree, depth)) {
+        const std::int64_t held = tokens_held(problem, piece, least_tokens, degree, depth);
+        if (held > least_tokens) {
+            levels.push_back({.depth = depth,
+                              .most_tokens = held,
+                              .fixed_seconds = piece.line.fixed_seconds,
+                              .token_seconds = piece.line.token_seconds,
+                              .squared_seconds = piece.line.squared_token_seconds});
+            least_tokens = held;
+        }
+    }
+    return levels;
+}
+
 MicroCosts::MicroCosts(const Problem& problem) : degrees_(problem.degrees) {
     for (const int degree : degrees_) {
         std::vector<Level> levels;
         for (int depth = 0; depth <= problem.max_recompute_layers(); ++depth) {
-            for (const CostPiece& piece : problem.cost->pieces(degree, depth)) {
-                const std::int64_t before = levels.empty() ? 0 : levels.back().most_tokens;
-                const std::int64_t held = tokens_held(problem, piece, before, degree, depth);
-                if (held > before) {
-                    levels.push_back({.depth = depth,
-                                      .most_tokens = held,
-                                      .fixed_seconds = piece.line.fixed_seconds,
-                                      .token_seconds = piece.line.token_seconds,
-                                      .squared_seconds = piece.line.squared_token_seconds});
-                }
+            const std::int64_t before = levels.empty() ? 0 : levels.back().most_tokens;
+            for (const Level& level : levels_at(problem, degree, depth, before)) {
+                levels.push_back(level);
             }
         }
         most_tokens_.push_back(levels.empty() ? 0 : levels.back().most_tokens);

@@ -56,4 +56,10 @@ private:
     std::vector<std::int64_t> most_tokens_;
 };
 
+// One recompute depth of a degree: its pieces that hold more than `least_tokens`.
+std::vector<MicroCosts::Level> levels_at(const Problem& problem,
+                                         int degree,
+                                         int depth,
+                                         std::int64_t least_tokens);
+
 }  // namespace dcp::plan

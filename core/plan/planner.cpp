@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 
 #include "core/base/errors.hpp"
+#include "core/plan/bound.hpp"
 #include "core/plan/planners.hpp"
 #include "core/plan/rounds.hpp"
+#include "core/plan/validate.hpp"
 
 namespace dcp::plan {
 
@@ -24,34 +26,33 @@ public:
 
     Plan plan(const Problem& problem) const override {
         if (problem.step_mode == StepMode::kIndependent) {
-            return inner_->plan(problem);
+            return checked(problem, inner_->plan(problem));
         }
-        Plan best = dealt(*inner_, problem);
+        Problem free = problem;
+        free.step_mode = StepMode::kIndependent;
+        const Plan first = inner_->plan(free);
+        Plan best = in_rounds(problem, first.steps);
         if (name() == "dcp") {
-            const auto offer = [&](Plan plan) {
-                plan.lower_bound_seconds = best.lower_bound_seconds;
-                if (plan.makespan_seconds < best.makespan_seconds) {
-                    best = std::move(plan);
-                }
+            std::vector<std::vector<Step>> offers{first.steps};
+            const auto offer = [&](const Planner& planner) {
+                offers.push_back(planner.plan(free).steps);
+                best = shorter(std::move(best), in_rounds(problem, offers.back()));
             };
-            offer(plan_rounds(problem, effort_));
-            offer(dealt(BucketPlanner(), problem));
-            offer(dealt(PackedPlanner(), problem));
-            offer(dealt(InterPlanner(), problem));
-            offer(dealt(IntraPlanner(), problem));
+            offer(BucketPlanner());
+            offer(PackedPlanner());
+            offer(InterPlanner());
+            offer(IntraPlanner());
+            best = shorter(std::move(best), plan_rounds(problem, effort_, offers));
         }
-        return best;
+        if (first.lower_bound_seconds > 0) {
+            best.lower_bound_seconds = lower_bounds(problem).best_seconds();
+        }
+        return checked(problem, std::move(best));
     }
 
 private:
-    static Plan dealt(const Planner& planner, const Problem& problem) {
-        Problem free = problem;
-        free.step_mode = StepMode::kIndependent;
-        Plan plan = planner.plan(free);
-        const double bound = plan.lower_bound_seconds;  // rounds are never shorter
-        plan = in_rounds(problem, std::move(plan.steps));
-        plan.lower_bound_seconds = bound;
-        return plan;
+    static Plan shorter(Plan a, Plan b) {
+        return b.makespan_seconds < a.makespan_seconds ? std::move(b) : std::move(a);
     }
 
     std::unique_ptr<Planner> inner_;

@@ -92,6 +92,10 @@ std::string remedy(const Problem& problem, const Sequence& sequence, const Need&
     if (least_need(wider, load_of(sequence)).bytes <= problem.memory_budget_bytes) {
         text += ", or higher SP degrees allowed";
     }
+    if (need.degree == problem.topology.ranks &&
+        problem.cost->linear(need.degree, need.depth).static_bytes < problem.memory_budget_bytes) {
+        text += ", or more ranks";
+    }
     return text;
 }
 
@@ -129,9 +133,12 @@ void check_problem(const Problem& problem) {
                         topology.ranks_per_node));
     require(topology.speeds.empty() ||
                 topology.speeds.size() == static_cast<std::size_t>(topology.ranks),
-            fmt::format("{} rank speeds for {} ranks", topology.speeds.size(), topology.ranks));
-    for (const double speed : topology.speeds) {
-        require(std::isfinite(speed) && speed > 0, "a rank's speed must be positive");
+            fmt::format("{} rank speeds for {} ranks: every rank needs one", topology.speeds.size(),
+                        topology.ranks));
+    for (std::size_t rank = 0; rank < topology.speeds.size(); ++rank) {
+        const double speed = topology.speeds[rank];
+        require(std::isfinite(speed) && speed > 0,
+                fmt::format("rank {} has speed {}: a speed is a number above 0", rank, speed));
     }
     require(!problem.degrees.empty(),
             fmt::format("no SP degree is allowed on {} ranks", topology.ranks));

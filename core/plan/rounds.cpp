@@ -1,6 +1,7 @@
 #include "core/plan/rounds.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,6 +10,7 @@
 
 #include "core/plan/draft.hpp"
 #include "core/plan/gang.hpp"
+#include "core/plan/round_search.hpp"
 
 namespace dcp::plan {
 
@@ -62,25 +64,6 @@ bool join(const Problem& problem, Round& round, const Step& step) {
         round.is_taken[static_cast<std::size_t>(rank)] = true;
     }
     return true;
-}
-
-std::vector<Step> with_fillers(const Problem& problem, const std::vector<Round>& rounds) {
-    std::vector<Step> steps;
-    for (const Round& round : rounds) {
-        steps.insert(steps.end(), round.steps.begin(), round.steps.end());
-        // A filler must fit at the depth of its round; one token does wherever a sequence does.
-        const int depth = round.steps.front().recompute_layers;
-        for (std::size_t rank = 0; rank < round.is_taken.size(); ++rank) {
-            if (!round.is_taken[rank]) {
-                steps.push_back({.world_ranks = {static_cast<int>(rank)},
-                                 .sequences = {},
-                                 .strategy = {},
-                                 .recompute_layers =
-                                     problem.step_mode == StepMode::kRoundsOneDepth ? depth : 0});
-            }
-        }
-    }
-    return steps;
 }
 
 // Micro-batches of one round, each at most `limit` seconds, on ranks that are free.
@@ -179,9 +162,18 @@ double fastest(const MicroCosts& costs, const Load& load) {
     return least;
 }
 
-}  // namespace
+// first, first x growth, ... below `end`.
+std::vector<double> steps_from(double first, double end, double growth) {
+    std::vector<double> steps;
+    double step = first;
+    while (step < end) {
+        steps.push_back(step);
+        step *= growth;
+    }
+    return steps;
+}
 
-Plan in_rounds(const Problem& problem, std::vector<Step> steps) {
+std::vector<std::vector<Step>> deal(const Problem& problem, std::vector<Step> steps) {
     std::vector<Round> rounds;
     const auto ranks = static_cast<std::size_t>(problem.topology.ranks);
     std::vector<std::size_t> next(ranks, 0);  // the first round that a rank may still join
@@ -203,40 +195,157 @@ Plan in_rounds(const Problem& problem, std::vector<Step> steps) {
             next[static_cast<std::size_t>(rank)] = round + 1;
         }
     }
-    return predicted(problem, with_fillers(problem, rounds));
+    std::vector<std::vector<Step>> dealt;
+    for (Round& round : rounds) {
+        dealt.push_back(std::move(round.steps));
+    }
+    return dealt;
 }
 
-Plan plan_rounds(const Problem& problem, Effort effort) {
-    const MicroCosts costs(problem);
-    std::vector<std::int32_t> longest_first(problem.sequences.size());
-    std::iota(longest_first.begin(), longest_first.end(), 0);
-    std::sort(longest_first.begin(), longest_first.end(), [&](std::int32_t a, std::int32_t b) {
-        const std::int64_t tokens_a = problem.sequences[static_cast<std::size_t>(a)].tokens;
-        const std::int64_t tokens_b = problem.sequences[static_cast<std::size_t>(b)].tokens;
-        return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
-    });
-    constexpr double kLargestPace = 40;
-    const double growth = effort == Effort::kFast ? 1.5 : 1.08;
-    const int tries = static_cast<int>(std::ceil(std::log(kLargestPace) / std::log(growth)));
-    Plan best;
-    RoundMaker maker(problem, costs);
-    // Every round lasts at most `pace` times its longest sequence where that is fastest.
-    double pace = 1;
-    for (int i = 0; i < tries; ++i, pace *= growth) {
-        std::vector<std::int32_t> left = longest_first;
-        std::vector<Step> steps;
-        while (!left.empty()) {
-            const Load longest = load_of(problem.sequences[static_cast<std::size_t>(left.front())]);
-            const double limit = pace * fastest(costs, longest) * (1 + 1e-12);
-            const std::vector<Step> made = steps_of(problem, costs, maker.make(left, limit));
-            steps.insert(steps.end(), made.begin(), made.end());
+// Starts for the search, and the best of what has been found.
+class RoundPlanner {
+public:
+    RoundPlanner(const Problem& problem, Effort effort)
+        : problem_(problem), costs_(problem), is_fast_(effort == Effort::kFast) {}
+
+    void offer(const std::vector<Step>& steps) {
+        starts_.push_back(round_states(problem_, costs_, deal(problem_, steps)));
+    }
+
+    // Rounds of many lengths: `pace` times what the longest sequence left takes where that is
+    // fastest, and no round shorter than `level`. Level rounds waste nothing on each other; but a
+    // long sequence may be dear where it must end with the short ones.
+    void construct() {
+        std::vector<std::int32_t> longest_first(problem_.sequences.size());
+        std::iota(longest_first.begin(), longest_first.end(), 0);
+        std::sort(longest_first.begin(), longest_first.end(), [&](std::int32_t a, std::int32_t b) {
+            const std::int64_t tokens_a = problem_.sequences[static_cast<std::size_t>(a)].tokens;
+            const std::int64_t tokens_b = problem_.sequences[static_cast<std::size_t>(b)].tokens;
+            return tokens_a != tokens_b ? tokens_a > tokens_b : a < b;
+        });
+        const double shortest = seconds_alone(longest_first.back());
+        const double longest = seconds_alone(longest_first.front());
+        const double growth = is_fast_ ? kFastGrowth : kGrowth;
+        RoundMaker maker(problem_, costs_.micro());
+        for (const double pace : steps_from(1, kLargestPace, growth)) {
+            construct(maker, longest_first, pace, 0);
         }
-        Plan plan = in_rounds(problem, std::move(steps));
-        if (best.steps.empty() || plan.makespan_seconds < best.makespan_seconds) {
-            best = std::move(plan);
+        for (const double pace : {1.0, 1.2, 1.5}) {
+            const double most = pace == 1 ? kLargestLevel * longest : pace * longest;
+            for (const double level : steps_from(shortest * growth, most, growth)) {
+                construct(maker, longest_first, pace, level);
+            }
         }
     }
-    return best;
+
+    // The steps of every round, after short searches from many starts, longer ones from the best
+    // of those, and the longest from the very best.
+    std::vector<std::vector<Step>> best() {
+        const auto sort = [&] {
+            std::stable_sort(starts_.begin(), starts_.end(), [](const auto& a, const auto& b) {
+                return total_seconds(a) < total_seconds(b);
+            });
+        };
+        const auto count = static_cast<std::int64_t>(problem_.sequences.size());
+        const std::int64_t moves = is_fast_ ? std::min<std::int64_t>(20 * count, 10'000)
+                                            : std::min<std::int64_t>(200 * count, 50'000);
+        std::uint64_t seed = 1;
+        for (const Stage& stage : is_fast_ ? kFastStages : kStages) {
+            sort();
+            starts_.resize(std::min(starts_.size(), stage.starts));
+            for (std::vector<RoundState>& start : starts_) {
+                start = improve_rounds(problem_, std::move(start), stage.share * moves, seed++);
+            }
+        }
+        sort();
+        return round_steps(problem_, costs_, starts_.front());
+    }
+
+private:
+    struct Stage {
+        std::size_t starts;
+        std::int64_t share;  // of moves, each
+    };
+    static constexpr std::array<Stage, 3> kStages{{{16, 1}, {4, 3}, {1, 8}}};
+    static constexpr std::array<Stage, 3> kFastStages{{{3, 1}, {1, 2}, {1, 2}}};
+    static constexpr double kLargestPace = 40;
+    static constexpr double kLargestLevel = 8;
+    static constexpr double kGrowth = 1.1;
+    static constexpr double kFastGrowth = 1.6;
+
+    double seconds_alone(std::int32_t sequence) const {
+        return fastest(costs_.micro(),
+                       load_of(problem_.sequences[static_cast<std::size_t>(sequence)])) *
+               (1 + 1e-12);
+    }
+
+    void construct(RoundMaker& maker,
+                   const std::vector<std::int32_t>& longest_first,
+                   double pace,
+                   double level) {
+        std::vector<std::int32_t> left = longest_first;
+        std::vector<std::vector<Step>> rounds;
+        while (!left.empty()) {
+            const double limit = std::max(level, pace * seconds_alone(left.front()));
+            rounds.push_back(steps_of(problem_, costs_.micro(), maker.make(left, limit)));
+        }
+        std::vector<Step> steps;  // ranks that are idle take what comes later
+        for (const std::vector<Step>& round : rounds) {
+            steps.insert(steps.end(), round.begin(), round.end());
+        }
+        offer(steps);
+        starts_.push_back(round_states(problem_, costs_, rounds));
+    }
+
+    const Problem& problem_;
+    RoundCosts costs_;
+    bool is_fast_;
+    std::vector<std::vector<RoundState>> starts_;
+};
+
+}  // namespace
+
+Plan plan_of_rounds(const Problem& problem, const std::vector<std::vector<Step>>& rounds) {
+    std::vector<Step> steps;
+    for (const std::vector<Step>& round : rounds) {
+        std::vector<bool> is_taken(static_cast<std::size_t>(problem.topology.ranks), false);
+        for (const Step& step : round) {
+            steps.push_back(step);
+            for (const int rank : step.world_ranks) {
+                is_taken[static_cast<std::size_t>(rank)] = true;
+            }
+        }
+        // A filler must fit at the depth of its round; one token does wherever a sequence does.
+        const int depth =
+            problem.step_mode == StepMode::kRoundsOneDepth ? round.front().recompute_layers : 0;
+        for (std::size_t rank = 0; rank < is_taken.size(); ++rank) {
+            if (!is_taken[rank]) {
+                steps.push_back({.world_ranks = {static_cast<int>(rank)},
+                                 .sequences = {},
+                                 .strategy = {},
+                                 .recompute_layers = depth});
+            }
+        }
+    }
+    return predicted(problem, std::move(steps));
+}
+
+Plan in_rounds(const Problem& problem, std::vector<Step> steps) {
+    return plan_of_rounds(problem, deal(problem, std::move(steps)));
+}
+
+Plan plan_rounds(const Problem& problem,
+                 Effort effort,
+                 const std::vector<std::vector<Step>>& offers) {
+    if (problem.sequences.empty()) {
+        return predicted(problem, {});
+    }
+    RoundPlanner planner(problem, effort);
+    for (const std::vector<Step>& steps : offers) {
+        planner.offer(steps);
+    }
+    planner.construct();
+    return plan_of_rounds(problem, planner.best());
 }
 
 }  // namespace dcp::plan

@@ -15,4 +15,12 @@ void validate_layout(const Problem& problem, const Plan& plan);
 // says in the plan's own order (relative 1e-9: compilers differ in the last bits of a logarithm).
 void validate(const Problem& problem, const Plan& plan);
 
+// What whoever makes plans hands out: in debug builds every plan is validated on its way.
+inline Plan checked([[maybe_unused]] const Problem& problem, Plan plan) {
+#ifndef NDEBUG
+    validate(problem, plan);
+#endif
+    return plan;
+}
+
 }  // namespace dcp::plan

@@ -188,9 +188,12 @@ private:
             report_.steps_by_recompute_layers[layers] += steps;
         }
         for (const plan::Step& step : plan.steps) {
-            const auto tokens = plan::load_of(problem_, step.sequences).tokens;
-            record.tokens += tokens;
-            recomputed_ += static_cast<double>(tokens) * step.recompute_layers;
+            const plan::Load load = plan::load_of(problem_, step.sequences);
+            record.tokens += load.tokens;
+            recomputed_ += static_cast<double>(load.tokens) * step.recompute_layers;
+            ++report_.steps;
+            report_.guessed_steps +=
+                step.is_filler() || problem_.cost->covers(load, step.strategy) ? 0 : 1;
         }
         if (settings_.training_flops) {
             for (const plan::Sequence& sequence : problem_.sequences) {

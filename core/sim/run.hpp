@@ -73,6 +73,8 @@ struct RunReport {
     double utilization = 0;       // training operations / (ranks * peak * seconds); 0: unknown
     double plan_seconds = 0;      // mean
     double recomputed_share = 0;  // of tokens times layers
+    std::int64_t steps = 0;
+    std::int64_t guessed_steps = 0;  // outside of what the cost model knows
     std::map<int, std::int64_t> tokens_by_degree;
     std::map<int, std::int64_t> steps_by_recompute_layers;
 

@@ -164,7 +164,61 @@ class Plan(CommandLineTest):
         bad.write_text("5\n3x\n", encoding="utf-8")
         self.refuse(2, ["bad.txt:2: '3x'"], *base, "--lengths", bad)
         bad.write_text("9000000\n", encoding="utf-8")
-        self.refuse(2, ["sequence 0 (id 0) of 9000000 tokens fits nowhere"], *base, "--lengths", bad)
+        self.refuse(2, ["sequence 0 (id 0) of 9000000 tokens fits nowhere", "or more ranks"], *base,
+                    "--lengths", bad)
+        bad.write_bytes(b"\x01\xffno text at all, and a long line of it" * 9)
+        said = self.refuse(2, ["bad.txt:1: '??no text at all", "is no length: TOKENS, from 1 to"],
+                           *base, "--lengths", bad).stderr
+        self.assertLess(len(said), 250)
+        bad.write_text("# nothing\n", encoding="utf-8")
+        self.refuse(2, ["bad.txt: holds no length"], *base, "--lengths", bad)
+        self.refuse(2, ["no such lengths file, or it cannot be read"], *base, "--lengths",
+                    self.folder)
+
+    def test_absurd_requests_are_refused(self):
+        base = ("plan", "--cost", self.cost, "--lengths", self.lengths)
+        for more, said in [
+                (("--ranks", 10**8), "--ranks 100000000: must be at most 1048576"),
+                (("--ranks", 0), "--ranks 0: must be at least 1"),
+                (("--ranks", 2, "--batch-sequences", 10**12), "must be at most 16777216"),
+                (("--ranks", 2, "--batches", 3), "--batches needs a batch size"),
+                (("--ranks", 2, "--seed", -1), "--seed"),
+                (("--ranks", 2, "--compare", "dcp,packed,dcp"), "--compare names 'dcp' twice"),
+                (("--ranks", 2, "--rank-speed", "1"), "1 rank speeds for 2 ranks"),
+                (("--ranks", 2, "--rank-speed", "1,nan"), "rank 1 has speed nan"),
+                (("--ranks", 2, "--memory-budget", "much"), "--memory-budget much: expected bytes"),
+                (("--ranks", 2, "--memory-budget", "1KiB"), "fits nowhere")]:
+            with self.subTest(more):
+                self.refuse(2, [said], *base, *more)
+        long = self.folder / "long.txt"
+        long.write_text(f"{2**40}\n", encoding="utf-8")
+        self.refuse(2, ["max_tokens 1 cuts the sequences into more than"], "plan", "--cost",
+                    self.cost, "--ranks", 2, "--lengths", long, "--max-tokens", 1)
+        none = self.folder / "none.jsonl"
+        none.write_text("\n", encoding="utf-8")
+        self.refuse(2, ["none.jsonl: holds no plan"], "plan", "--cost", self.cost, "--check", none)
+
+    def test_the_memory_budget_is_kept(self):
+        self.plan("--memory-budget", "800kB", "--json", self.plans)
+        (plan,) = self.read()
+        most = max(step["peak_bytes"] for step in plan["steps"])
+        self.assertLessEqual(most, 800000)
+        self.assertGreater(most, 400000)
+
+    def test_any_number_of_ranks_and_any_degrees(self):
+        for ranks in (1, 2, 3, 5, 7, 11, 13):
+            for more in ((), ("--degrees", "2,3"), ("--step-mode", "rounds"),
+                         ("--degrees", "2", "--step-mode", "rounds-one-depth")):
+                if ranks == 1 and "--degrees" in more:
+                    continue
+                with self.subTest(ranks=ranks, more=more):
+                    self.succeed("plan", "--lengths", self.lengths, "--cost", self.cost, "--ranks",
+                                 ranks, "--effort", "fast", "--compare",
+                                 "bucket,packed,dcp-inter,dcp-intra,dcp,random", "--json",
+                                 self.plans, *more)
+                    self.succeed("plan", "--check", self.plans, "--cost", self.cost, *more[:2])
+        self.refuse(2, ["--degrees is '2,3': none of them fits on 1 ranks"], "plan", "--lengths",
+                    self.lengths, "--cost", self.cost, "--ranks", 1, "--degrees", "2,3")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import json
 import unittest
 from pathlib import Path
 
-from support import CommandLineTest, dcp
+from support import CommandLineTest, dcp, write_tiny_dataset
+from test_cost import profile
 
 ROOT = Path(__file__).resolve().parents[2]
 COST = ROOT / "configs/costs/flexsp-gpt-7b.yaml"
@@ -109,7 +110,76 @@ class Simulate(CommandLineTest):
             self.assertEqual([one["sequences"] for one in run["iterations"]], [8, 8, 8])
             self.assertEqual(run["tokens"], 2 * sum(self.document_bytes))
 
+    def test_batches_are_those_that_training_draws(self):
+        more = self.folder / "more"
+        write_tiny_dataset(more, [300, 45, 800])
+        def train(name, *settings):
+            return self.train(self.folder / name, f"data.train=[{self.dataset}, {more}]",
+                              "data.validation_documents=4", "run.iterations=9", "run.seed=5",
+                              *settings)
+
+        trained = train("drawn")
+        config = CONFIG.format(cost=COST).replace(
+            "{distribution: wikipedia, max_tokens: 32768}",
+            f"{{dataset: [{self.dataset}, {more}], max_tokens: 256, validation_documents: 4}}")
+        config = config.replace("sequences_per_rank: 8", "tokens: 1024")
+        self.simulation.write_text(config.replace("run: {sequences: 512, seed: 2}",
+                                                  "run: {iterations: 9, seed: 5}"),
+                                   encoding="utf-8")
+        _, _, runs = self.simulate("--set", "cluster.ranks=2")
+        for run in runs:
+            self.assertEqual([(one["tokens"], one["sequences"]) for one in run["iterations"]],
+                             [(one["tokens"], one["sequences"]) for one in trained])
+        stored = [(one["tokens"], one["sequences"]) for one in train("stored", "data.shuffle=false")]
+        self.assertNotEqual(stored, [(one["tokens"], one["sequences"]) for one in trained])
+        _, _, runs = self.simulate("--set", "cluster.ranks=2", "--set", "data.shuffle=false")
+        for run in runs:
+            self.assertEqual([(one["tokens"], one["sequences"]) for one in run["iterations"]],
+                             stored)
+
+    def test_memory_budget(self):
+        _, rows, _ = self.simulate("--set", "planner.names=[dcp]")
+        _, tight, _ = self.simulate("--set", "planner.names=[dcp]", "--set",
+                                    "cluster.memory_budget=20GiB")
+        for free, row in zip(rows, tight):
+            self.assertEqual(float(row["budget_bytes"]), 20 * 2**30)
+            self.assertLessEqual(float(row["peak_bytes"]), 20 * 2**30)
+            self.assertGreater(float(row["seconds"]), float(free["seconds"]))
+        self.refuse(2, ["cluster.memory_budget is 'much', expected bytes above 0, such as 12GiB"],
+                    "simulate", self.simulation, "--set", "cluster.memory_budget=much")
+
+    def test_a_profile_is_a_cost_and_guesses_are_said(self):
+        texts = write_tiny_dataset(self.folder / "texts", [90, 150, 240, 60, 300, 45, 200, 120])
+        path = self.folder / "profile.json"
+        path.write_text(json.dumps(profile()), encoding="utf-8")
+        config = CONFIG.format(cost=path).replace(
+            "{distribution: wikipedia, max_tokens: 32768}", f"{{dataset: {texts}}}")
+        self.simulation.write_text(config[: config.index("iteration:")], encoding="utf-8")
+        sizes = ("--set", "cluster.ranks=2", "--set", "run.sequences=24", "--set",
+                 "batch.sequences_per_rank=3")
+        printed, _, runs = self.simulate(*sizes)
+        self.assertIn("a profile", printed)
+        self.assertNotIn("careful guesses", printed)
+        for one in runs[1]["iterations"]:  # reduction and optimizer are the profile's
+            self.assertAlmostEqual(one["seconds"], one["makespan_seconds"] + 0.02, places=9)
+        narrow = profile()
+        narrow["points"] = [one for one in narrow["points"] if one["tokens"] <= 256]
+        path.write_text(json.dumps(narrow), encoding="utf-8")
+        self.assertIn("micro-batches lie outside of what was measured: careful guesses",
+                      self.simulate(*sizes)[0])
+
     def test_messages(self):
+        for setting, said in [
+                ("planner.names=[dcp, dcp]", "planner.names has 'dcp' twice"),
+                ("batch.sequences_per_rank=4000000000", "and a batch may have 16777216"),
+                ("data.validation_documents=3", "held out of data.dataset, and there is none"),
+                ("data.shuffle=false", "a distribution has no order of its own")]:
+            self.refuse(2, [said], "simulate", self.simulation, "--set", setting)
+        self.refuse(2, ["fixed-groups plans independent steps only"], "simulate", self.simulation,
+                    "--set", "planner.names=[fixed-groups]", "--set", "planner.step_mode=rounds")
+        self.refuse(2, ["reduction and optimizer take for ever"], "simulate", self.simulation,
+                    "--set", "iteration.reduce_bytes=1e300", "--set",
+                    "iteration.reduce_bandwidth=1e-300")
         self.refuse(2, ["no-such.yaml: no such simulation file"], "simulate", "no-such.yaml")
         self.refuse(2, ["unknown key 'cluster.rank'"], "simulate", self.simulation, "--set",
                     "cluster.rank=8")

@@ -39,10 +39,10 @@ inline void every_planner_keeps_its_promises(const Trials& trials) {
     for (int i = 0; i < trials.problems; ++i) {
         const std::uint64_t seed = trials.first_seed + static_cast<std::uint64_t>(i);
         Problem problem = uneven_problem(seed, trials);
-        const double bound = lower_bounds(problem).best_seconds();
         for (const StepMode mode :
              {StepMode::kIndependent, StepMode::kRounds, StepMode::kRoundsOneDepth}) {
             problem.step_mode = mode;
+            const double bound = lower_bounds(problem).best_seconds();
             for (const std::string& name : planner_names()) {
                 INFO("seed " << seed << ", " << name << ", " << to_string(mode));
                 const PlannerOptions options{.seed = seed, .effort = trials.effort};

@@ -1,5 +1,5 @@
 // The shortest plan of a tiny problem, by trying every plan there is. Sequences into steps, steps
-// in every order, on every group, at every depth.
+// in every order, on every group, at every depth; or in rounds, in every round.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,10 @@ public:
     // Shorter than `known`, or `known`.
     double shortest(double known) {
         best_ = known;
+        if (problem_.step_mode != StepMode::kIndependent) {
+            fill_round((1U << problem_.sequences.size()) - 1, 0, 0, 0);
+            return best_;
+        }
         std::vector<double> ready(static_cast<std::size_t>(problem_.topology.ranks), 0.0);
         place((1U << problem_.sequences.size()) - 1, ready);
         return best_;
@@ -81,6 +85,35 @@ private:
                 }
                 place(left & ~set, next);
             }
+        }
+    }
+
+    // In rounds: another micro-batch of this round, or the next round. Depths of a round may
+    // differ.
+    void fill_round(unsigned left, unsigned taken, double before, double longest) {
+        const double end = before + longest + problem_.cost->per_iteration_seconds();
+        if (end >= best_) {
+            return;
+        }
+        if (left == 0) {
+            best_ = end;
+            return;
+        }
+        for (const std::vector<int>& ranks : groups_) {
+            unsigned group = 0;
+            for (const int rank : ranks) {
+                group |= 1U << rank;
+            }
+            if ((group & taken) != 0) {
+                continue;
+            }
+            for (unsigned set = left; set > 0; set = (set - 1) & left) {
+                fill_round(left & ~set, taken | group, before,
+                           std::max(longest, seconds(set, ranks)));
+            }
+        }
+        if (taken != 0) {
+            fill_round(left, 0, before + longest, 0);
         }
     }
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
+#include "core/plan/planner.hpp"
 #include "core/plan/statistics.hpp"
 #include "core/plan/validate.hpp"
 
@@ -172,6 +173,18 @@ TEST_CASE("validate notices every broken promise", "[unit][plan]") {
         one.spoil(problem, plan);
         CHECK_THAT(fault(problem, plan), Contains(one.message));
     }
+}
+
+TEST_CASE("in debug builds plans are validated on their way", "[unit][plan]") {
+    const Problem problem = small_problem();
+    Plan plan = make_planner("packed")->plan(problem);
+    CHECK(checked(problem, plan) == plan);
+    plan.steps.front().seconds *= 2;
+#ifdef NDEBUG
+    CHECK(checked(problem, plan) == plan);
+#else
+    CHECK_THROWS_AS(checked(problem, plan), PlanError);
+#endif
 }
 
 TEST_CASE("validate: recompute depths up to the layers of the model, where allowed",

@@ -254,6 +254,44 @@ TEST_CASE("elastic batches fill idle time with what comes next, and lose nothing
     CHECK(elastic.busy_mean > fixed.busy_mean + 0.1);
 }
 
+TEST_CASE("elastic batches: the next one starts where the last one ended", "[unit]") {
+    // Notes what it is asked to plan.
+    class Noting final : public plan::Planner {
+    public:
+        std::string_view name() const override { return "noting"; }
+        plan::Plan plan(const plan::Problem& problem) const override {
+            firsts.push_back(problem.sequences.front().id);
+            for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
+                is_in_order = is_in_order && problem.sequences[i].id ==
+                                                 firsts.back() + static_cast<std::int64_t>(i);
+            }
+            return plan::make_planner("packed")->plan(problem);
+        }
+        mutable std::vector<std::int64_t> firsts;
+        mutable bool is_in_order = true;
+    };
+    sim::RunSettings settings;
+    settings.problem = simple_problem(4);
+    settings.batch = {.sequences = 6, .tokens = {}};
+    settings.is_elastic = true;
+    settings.iterations = 20;
+    settings.plan_seconds = 0;
+    const Noting planner;
+    const auto lengths = lengths::parse_distribution("zipf:min=1,max=64");
+    const sim::RunReport report = sim::run(settings, planner, *lengths::drawn(lengths, 3));
+    REQUIRE(planner.firsts.size() == 20);
+    CHECK(planner.is_in_order);
+    std::int64_t expected = 0;
+    std::int64_t more = 0;
+    for (std::size_t i = 0; i < planner.firsts.size(); ++i) {
+        CHECK(planner.firsts[i] == expected);
+        CHECK(report.iterations[i].sequences >= 6);
+        expected += report.iterations[i].sequences;
+        more += report.iterations[i].sequences - 6;
+    }
+    CHECK(more > 20);
+}
+
 TEST_CASE("in rounds every step waits for all of the round before", "[unit]") {
     plan::Problem problem = simple_problem(2);
     problem.sequences = {{.id = 0, .tokens = 4},

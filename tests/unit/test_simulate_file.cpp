@@ -76,8 +76,8 @@ TEST_CASE("what is wrong with a simulation file is said", "[unit]") {
     CHECK(message_of(replaced("seed: 3", "sead: 3"))
               .starts_with("s.yaml:5: unknown key 'run.sead'; known: batch.mode, "));
     CHECK(message_of(replaced("[8, 16]", "[16, 8]")) ==
-          "s.yaml:2: cluster.ranks is [16, 8], expected a whole number from 1, or a rising list of "
-          "them");
+          "s.yaml:2: cluster.ranks is [16, 8], expected a whole number from 1 to 1048576, or a "
+          "rising list of them");
     CHECK(message_of(replaced("sequences_per_rank: 8", "sequences_per_rank: 0")) ==
           "s.yaml:4: batch.sequences_per_rank is 0, expected a whole number from 1");
     CHECK(message_of(replaced("sequences_per_rank: 8", "sequences: 8, tokens: 9")) ==
