@@ -18,6 +18,7 @@ from training import (MAX_TOKENS, Training, add_common_options, launcher, make_l
                       median_by_iteration, prepare, quantile_of_absolute, run_command, settings_of,
                       step_errors, write_config)
 
+DISTRIBUTIONS = ["short", "balanced", "long"]
 PLANNERS = ["bucket", "packed", "dcp-inter", "dcp-intra", "dcp"]
 SIMULATION = """\
 cluster: {{cost: {profile}, ranks: {ranks}, memory_budget: {budget}}}
@@ -28,45 +29,55 @@ planner: {{names: [{planners}], effort: fast, plan_seconds: 0}}
 """
 
 
+class Setup:
+    """A number of ranks: the settings that all runs on them share, and their profile."""
+
+    def __init__(self, options, ranks, datasets):
+        self.options, self.ranks = options, ranks
+        self.folder = options.folder / f"ranks-{ranks}"
+        self.folder.mkdir(exist_ok=True)
+        self.config = write_config(self.folder / "config.yaml", datasets, options.batch_tokens)
+        self.settings = [f"run.dtype={options.dtype}"]
+        self.budget = self.scarce_budget()
+        self.settings.append(f"memory.budget={self.budget}")
+        self.profile = self.folder / "profile.json"
+        run_command([*launcher(ranks), options.dcp, "profile", self.config, "--out", self.profile,
+                     *settings_of(self.settings)])
+        self.settings.append(f"profile={self.profile}")
+
+    def scarce_budget(self):
+        """So many bytes that the longest sequence, without recomputation, needs all ranks."""
+        share = -(-MAX_TOKENS // self.ranks)
+        run = Training(self.options.dcp, self.config, self.folder / "budget", self.ranks,
+                       [*self.settings, "run.iterations=0", "planner.recompute=no", "profile=off",
+                        f"batch.micro_batch_tokens={share}"]).run()
+        most = re.search(r"at most ([\d.]+) MiB will be used", run.output)
+        return int(1.02 * float(most.group(1))) << 20
+
+
 class Cell:
     """One set of lengths on a number of ranks."""
 
-    def __init__(self, options, distribution, ranks):
-        self.options, self.distribution, self.ranks = options, distribution, ranks
-        self.folder = options.folder / f"{distribution}-{ranks}"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.dataset = make_lengths(options, distribution, options.documents)
-        self.values = {"dataset": self.dataset, "max_tokens": MAX_TOKENS,
-                       "batch_tokens": options.batch_tokens, "iterations": options.iterations}
-        self.config = write_config(self.folder / "config.yaml", [self.dataset],
-                                   options.batch_tokens)
-        self.settings = [f"run.dtype={options.dtype}", f"run.iterations={options.iterations}"]
+    def __init__(self, options, setup, distribution, dataset):
+        self.options, self.setup, self.distribution = options, setup, distribution
+        self.ranks, self.dataset = setup.ranks, dataset
+        self.folder = options.folder / f"{distribution}-on-{setup.ranks}"
+        self.folder.mkdir(exist_ok=True)
+        self.config = write_config(self.folder / "config.yaml", [dataset], options.batch_tokens)
 
-    def training(self, name, *settings):
-        return Training(self.options.dcp, self.config, self.folder / name, self.ranks,
-                        [*self.settings, *settings]).run()
+    def train(self, planner):
+        iterations = self.options.iterations
+        return Training(self.options.dcp, self.config, self.folder / planner, self.ranks,
+                        [*self.setup.settings, f"run.iterations={iterations}",
+                         f"planner.name={planner}", f"monitor.trace_iterations=[{iterations}]"]).run()
 
-    def set_budget(self):
-        """So many bytes that the longest sequence, without recomputation, needs all ranks."""
-        share = -(-MAX_TOKENS // self.ranks)
-        run = self.training("budget", "run.iterations=0", "planner.recompute=no", "profile=off",
-                            f"batch.micro_batch_tokens={share}")
-        most = re.search(r"at most ([\d.]+) MiB will be used", run.output)
-        self.budget = int(1.02 * float(most.group(1))) << 20
-        self.settings.append(f"memory.budget={self.budget}")
-
-    def make_profile(self):
-        profile = self.folder / "profile.json"
-        run_command([*launcher(self.ranks), self.options.dcp, "profile", self.config, "--out", profile,
-                     *settings_of(self.settings)])
-        self.settings.append(f"profile={profile}")
-        return profile
-
-    def simulate(self, profile):
+    def simulate(self):
         """Tokens a second of every planner, in virtual time."""
         config = self.folder / "simulate.yaml"
-        config.write_text(SIMULATION.format(profile=profile, ranks=self.ranks, budget=self.budget, **self.values,
-                                            planners=", ".join(self.options.planners)))
+        config.write_text(SIMULATION.format(
+            profile=self.setup.profile, ranks=self.ranks, budget=self.setup.budget,
+            dataset=self.dataset, max_tokens=MAX_TOKENS, batch_tokens=self.options.batch_tokens,
+            iterations=self.options.iterations, planners=", ".join(self.options.planners)))
         result = self.folder / "simulate.json"
         run_command([self.options.dcp, "simulate", config, "--json", result])
         runs = [json.loads(line) for line in result.read_text().splitlines()]
@@ -82,22 +93,20 @@ class Cell:
                          f"of the first run {expected['loss']}")
 
     def measure(self):
-        self.set_budget()
-        profile = self.make_profile()
         planners = self.options.planners
         runs = {planner: [] for planner in planners}
         first = None
         for number in range(self.options.rounds):
             turn = number % len(planners)  # nobody is always first
             for planner in planners[turn:] + planners[:turn]:
-                training = self.training(planner, f"planner.name={planner}")
+                training = self.train(planner)
                 first = first or training
                 self.check_same_work(planner, training, first)
                 runs[planner].append(training)
                 print(f"  {self.distribution:9}{self.ranks} ranks  {planner:10}"
                       f"{training.tokens_per_second():9,.0f} tokens/s", flush=True)
-        figures = {"distribution": self.distribution, "ranks": self.ranks, "budget": self.budget,
-                   "simulated": self.simulate(profile),
+        figures = {"distribution": self.distribution, "ranks": self.ranks,
+                   "budget": self.setup.budget, "simulated": self.simulate(),
                    "planners": {planner: figures_of(trainings)
                                 for planner, trainings in runs.items()}}
         (self.folder / "figures.json").write_text(json.dumps(figures, indent=1))
@@ -125,7 +134,7 @@ def figures_of(trainings):
 
 def read_figures(folder):
     """Of all cells that were measured, now or earlier."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*-*/figures.json"))]
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*-on-*/figures.json"))]
 
 
 def print_speeds(cells, planners):
@@ -171,7 +180,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common_options(parser)
-    parser.add_argument("--distributions", default="short,balanced,long",
+    parser.add_argument("--distributions", default=",".join(DISTRIBUTIONS),
                         help="none: only print the tables of all figures that are in the folder")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--planners", default=",".join(PLANNERS), help="ratios are over the first")
@@ -187,10 +196,12 @@ def parse_options():
 
 def main():
     options = parse_options()
-    if options.distributions != "none":
-        for ranks in map(int, options.ranks.split(",")):
-            for distribution in options.distributions.split(","):
-                Cell(options, distribution, ranks).measure()
+    names = [name for name in options.distributions.split(",") if name != "none"]
+    datasets = [make_lengths(options, name, options.documents) for name in DISTRIBUTIONS]
+    for ranks in map(int, options.ranks.split(",") if names else []):
+        setup = Setup(options, ranks, datasets)
+        for name in names:
+            Cell(options, setup, name, datasets[DISTRIBUTIONS.index(name)]).measure()
     cells = read_figures(options.folder)
     if cells:
         print_speeds(cells, options.planners)

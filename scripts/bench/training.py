@@ -22,7 +22,7 @@ batch: {{tokens: {batch_tokens}}}
 optimizer: {{lr: 1e-3}}
 schedule: {{kind: constant, warmup: 2}}
 run: {{seed: 1, threads: 1, validate_every: 0, log_samples: true}}
-monitor: {{log_steps: true, trace_iterations: [4]}}
+monitor: {{log_steps: true}}
 """
 
 
