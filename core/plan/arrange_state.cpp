@@ -15,14 +15,16 @@ constexpr double kSpreadUse = 0.6;  // of what lengths differ, what dealing them
 ArrangeState::ArrangeState(const Problem& problem,
                            const MicroCosts& costs,
                            Arrangement start,
-                           double bound_seconds)
+                           double bound_seconds,
+                           int room_steps)
     : problem_(problem),
       costs_(costs),
       bound_(bound_seconds),
+      room_steps_(room_steps),
       placer_(problem.topology),
       pool_(std::move(start.short_ones)),
       pool_load_(costs.most_tokens(0)),
-      rooms_(costs, Load{}, 0, bound_seconds) {
+      rooms_(costs, Load{}, 0, bound_seconds, room_steps) {
     for (Gang& gang : start.gangs) {
         gangs_.push_back({.degree_index = gang.degree_index,
                           .sequences = std::move(gang.sequences),
@@ -62,7 +64,7 @@ bool ArrangeState::reload(Member& gang, const Load& load) const {
 
 void ArrangeState::set_target(double seconds) {
     target_ = seconds;
-    rooms_ = Rooms(costs_, pool_load_.load(), spread_, target_);
+    rooms_ = Rooms(costs_, pool_load_.load(), spread_, target_, room_steps_);
 }
 
 // Wide before narrow, long before short. Most of the order is as it was.
@@ -88,8 +90,8 @@ void ArrangeState::sort_order() {
     }
 }
 
-// Places gangs from the first that is not as it was when `keep_places` was last true.
-void ArrangeState::place_all(bool keep_places) {
+// Places gangs from the first that is not as it was when places were last kept.
+void ArrangeState::place_all() {
     sort_order();
     trial_.clear();
     for (const std::size_t i : order_) {
@@ -98,25 +100,29 @@ void ArrangeState::place_all(bool keep_places) {
             trial_.push_back({gang.degree_index, gang.seconds, gang.choice});
         }
     }
-    std::size_t same = 0;
-    while (same < std::min(trial_.size(), placed_.size()) && trial_[same] == placed_[same]) {
-        ++same;
+    num_same_ = 0;
+    while (num_same_ < std::min(trial_.size(), placed_.size()) &&
+           trial_[num_same_] == placed_[num_same_]) {
+        ++num_same_;
     }
     if (states_.empty()) {
         states_.push_back(placer_.state());
     }
-    placer_.restore(states_[same]);
-    if (keep_places) {
-        placed_ = trial_;
-        states_.resize(placed_.size() + 1);
-    }
-    for (std::size_t i = same; i < trial_.size(); ++i) {
+    placer_.restore(states_[num_same_]);
+    trial_states_.resize(std::max(trial_states_.size(), trial_.size() + 1));
+    for (std::size_t i = num_same_; i < trial_.size(); ++i) {
         const Placed& gang = trial_[i];
         placer_.choose(costs_.degree(gang.degree_index), gang.choice, gang.seconds);
         placer_.occupy(gang.seconds);
-        if (keep_places) {
-            states_[i + 1] = placer_.state();
-        }
+        trial_states_[i + 1] = placer_.state();
+    }
+}
+
+void ArrangeState::keep_places() {
+    std::swap(placed_, trial_);
+    states_.resize(placed_.size() + 1);
+    for (std::size_t i = num_same_ + 1; i < states_.size(); ++i) {
+        std::swap(states_[i], trial_states_[i]);
     }
 }
 
@@ -139,7 +145,7 @@ double ArrangeState::missing_within(double makespan) const {
 }
 
 double ArrangeState::judge() {
-    place_all(/*keep_places=*/false);
+    place_all();
     double over = 0;
     for (const double ready : placer_.ready()) {
         over += std::max(0.0, ready - target_);
@@ -148,9 +154,10 @@ double ArrangeState::judge() {
 }
 
 double ArrangeState::least_time() {
-    place_all(/*keep_places=*/true);
+    place_all();
+    keep_places();
     double low = *std::max_element(placer_.ready().begin(), placer_.ready().end());
-    rooms_ = Rooms(costs_, pool_load_.load(), spread_, std::max(low, bound_));
+    rooms_ = Rooms(costs_, pool_load_.load(), spread_, std::max(low, bound_), room_steps_);
     const auto is_enough = [&](double makespan) { return missing_within(makespan) <= 0; };
     if (pool_.empty() || is_enough(low)) {
         return std::max(low, 1e-9);
@@ -159,7 +166,7 @@ double ArrangeState::least_time() {
     while (!is_enough(high)) {
         high *= 1.3;
         if (high > 2.5 * std::max(low, bound_)) {
-            rooms_ = Rooms(costs_, pool_load_.load(), spread_, high);
+            rooms_ = Rooms(costs_, pool_load_.load(), spread_, high, room_steps_);
         }
     }
     for (int halving = 0; halving < 20; ++halving) {

@@ -27,7 +27,8 @@ public:
     ArrangeState(const Problem& problem,
                  const MicroCosts& costs,
                  Arrangement start,
-                 double bound_seconds);
+                 double bound_seconds,
+                 int room_steps);
 
     // What moves change. `pool_load()` must follow `pool()`.
     std::vector<Member>& gangs() { return gangs_; }
@@ -48,8 +49,8 @@ public:
 
     // Rank-seconds that are missing for all to be done by the target time.
     double judge();
-    // Gangs that stay as they are now are not placed again by the next judge().
-    void keep_places() { place_all(/*keep_places=*/true); }
+    // Gangs that stay as they were at the last judge() are not placed again by the next.
+    void keep_places();
     // Least time in which the short sequences find room behind what the gangs do.
     double least_time();
 
@@ -68,17 +69,20 @@ private:
 
     double spread_of_lengths() const;
     void sort_order();
-    void place_all(bool keep_places);
+    void place_all();
     double missing_within(double makespan) const;
 
     const Problem& problem_;
     const MicroCosts& costs_;
     double bound_;
+    int room_steps_;
     Placer placer_;
     std::vector<Member> gangs_;
     std::vector<std::size_t> order_;
     std::vector<Placed> trial_, placed_;
-    std::vector<Placer::State> states_;  // before the gang at each place of placed_, and after all
+    std::size_t num_same_ = 0;  // gangs that trial_ and placed_ begin with
+    // Before the gang at each place, and after all; those of trial_ from the first that differs.
+    std::vector<Placer::State> trial_states_, states_;
     std::vector<std::int32_t> pool_;
     Pool pool_load_;
     double spread_ = 0;

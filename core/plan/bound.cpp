@@ -149,8 +149,9 @@ public:
                                ranks_);
         });
         return search_near(guess, area, precision_, [&](double makespan) {
-            if (is_impossible(makespan, window(makespan))) {
-                return true;
+            const bool is_shown = is_impossible(makespan, window(makespan));
+            if (is_shown || precision_ >= kRough) {
+                return is_shown;
             }
             slots_.clear();  // another start may lead to better prices
             return is_impossible(makespan, window(makespan));

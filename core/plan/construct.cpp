@@ -312,9 +312,14 @@ Draft Constructor::construct(const Arrangement& arrangement,
                              const Habits& habits) const {
     Draft draft(problem_, costs_);
     std::vector<Gang> wide = arrangement.gangs;
-    std::vector<std::int32_t> short_ones = arrangement.short_ones;
-    std::sort(short_ones.begin(), short_ones.end(),
-              [&](std::int32_t a, std::int32_t b) { return is_before(a, b); });
+    std::vector<bool> is_short(longest_first_.size(), false);
+    for (const std::int32_t sequence : arrangement.short_ones) {
+        is_short[static_cast<std::size_t>(sequence)] = true;
+    }
+    std::vector<std::int32_t> short_ones;
+    short_ones.reserve(arrangement.short_ones.size());
+    std::copy_if(longest_first_.begin(), longest_first_.end(), std::back_inserter(short_ones),
+                 [&](std::int32_t s) { return is_short[static_cast<std::size_t>(s)]; });
     if (habits.packs_a_rank > 0) {
         std::vector<Gang> narrow = mixed_packs(short_ones, target_seconds, habits);
         std::move(narrow.begin(), narrow.end(), std::back_inserter(wide));

@@ -14,7 +14,7 @@ namespace dcp::plan {
 namespace {
 
 // In a hurry the bound is a guide, and a plan near it is not compared with others where comparing
-// takes as long as the search.
+// takes as long as the search; with those that think longest only where it is far from it.
 constexpr double kFastPrecision = 2e-3;
 constexpr int kPhasedRanks = 128;  // plans in phases win on few ranks, and take long on many
 constexpr std::size_t kPhasedSequences = 2500;
@@ -24,6 +24,12 @@ double near_enough(std::size_t num_sequences) {
         return 1;
     }
     return num_sequences < 2500 ? 1.05 : 1.2;
+}
+double not_far(std::size_t num_sequences) {
+    if (num_sequences < 256) {
+        return 1;
+    }
+    return num_sequences < 2500 ? 1.1 : 1.2;
 }
 
 // Where there are few sequences there is time for searches among fewer choices, which sometimes go
@@ -67,11 +73,14 @@ Plan DcpPlanner::plan(const Problem& problem) const {
             best = std::move(plan);
         }
     };
-    const bool compares =
-        !is_fast || best.makespan_seconds > near_enough(problem.sequences.size()) * bound;
+    const double gap = best.makespan_seconds / bound;
+    const bool compares = !is_fast || gap > near_enough(problem.sequences.size());
+    const bool compares_all = !is_fast || gap > not_far(problem.sequences.size());
     if (compares) {
         offer(BucketPlanner().plan(problem));
         offer(PackedPlanner().plan(problem));
+    }
+    if (compares_all) {
         offer(InterPlanner().plan(problem));
     }
     if (compares && problem.sequences.size() <= kSmall) {
@@ -91,8 +100,10 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     }
     if (compares && problem.topology.ranks <= kPhasedRanks &&
         problem.sequences.size() < kPhasedSequences) {
-        offer(plan_by_degree_programme(problem).plan);
         offer(plan_by_capped_work(problem).plan);
+        if (compares_all) {
+            offer(plan_by_degree_programme(problem).plan);
+        }
     }
     best.lower_bound_seconds = bound;
     return best;

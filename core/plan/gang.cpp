@@ -64,16 +64,19 @@ void Placer::inside_a_node(int degree, int choice, double seconds) {
     double limit = std::numeric_limits<double>::infinity();  // what is dearer is not kept
     for (std::size_t node = 0; node + 1 < begins_.size(); ++node) {
         const std::span<const int> own = ranks_of(node);
+        if (own.size() < count || ready(own[count - 1]) > limit) {
+            continue;
+        }
         double sum = 0;  // of the ready times in the window
-        for (std::size_t end = 1; end <= own.size(); ++end) {
+        for (std::size_t i = 0; i + 1 < count; ++i) {
+            sum += ready(own[i]);
+        }
+        for (std::size_t end = count; end <= own.size(); ++end) {
             const double start = ready(own[end - 1]);
             if (start > limit) {
                 break;  // later ones start later still
             }
             sum += start;
-            if (end < count) {
-                continue;
-            }
             double charge = start + 2 * std::max(0.0, start * degree - sum);
             sum -= ready(own[end - count]);
             if (!is_even) {

@@ -2,7 +2,6 @@
 // token budget is not what memory holds (a batch that fits into one pack would leave all groups but
 // one idle) but the least that needs no more packs a group than memory forces.
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -31,25 +30,44 @@ std::vector<std::int32_t> longest_first(const Problem& problem) {
     return order;
 }
 
+// Best fit: which pack each sequence of the order joins, and how many packs there are.
+std::size_t pack_of_each(const Problem& problem,
+                         const std::vector<std::int32_t>& order,
+                         std::int64_t budget_tokens,
+                         std::vector<std::size_t>& pack_of) {
+    std::size_t num_packs = 0;
+    std::vector<std::pair<std::int64_t, std::size_t>> by_room;  // (free tokens, pack), rising
+    const auto by_tokens = [](const auto& entry, std::int64_t tokens) {
+        return entry.first < tokens;
+    };
+    pack_of.clear();
+    for (const std::int32_t sequence : order) {
+        const std::int64_t tokens = problem.sequences[static_cast<std::size_t>(sequence)].tokens;
+        std::pair<std::int64_t, std::size_t> chosen{budget_tokens, num_packs};
+        const auto tightest = std::lower_bound(by_room.begin(), by_room.end(), tokens, by_tokens);
+        if (tightest != by_room.end()) {
+            chosen = *tightest;
+            by_room.erase(tightest);
+        } else {
+            ++num_packs;
+        }
+        chosen.first -= tokens;
+        by_room.insert(
+            std::lower_bound(by_room.begin(), by_room.end(), chosen.first + 1, by_tokens), chosen);
+        pack_of.push_back(chosen.second);
+    }
+    return num_packs;
+}
+
 std::vector<Pack> packs(const Problem& problem,
                         const std::vector<std::int32_t>& order,
                         std::int64_t budget_tokens) {
-    std::vector<Pack> made;
-    std::multimap<std::int64_t, std::size_t> by_room;  // free tokens -> pack
-    for (const std::int32_t sequence : order) {
-        const std::int64_t tokens = problem.sequences[static_cast<std::size_t>(sequence)].tokens;
-        std::size_t pack = made.size();
-        std::int64_t room = budget_tokens;
-        if (const auto tightest = by_room.lower_bound(tokens); tightest != by_room.end()) {
-            room = tightest->first;
-            pack = tightest->second;
-            by_room.erase(tightest);
-        } else {
-            made.emplace_back();
-        }
-        made[pack].sequences.push_back(sequence);
-        made[pack].load += load_of(problem.sequences[static_cast<std::size_t>(sequence)]);
-        by_room.emplace(room - tokens, pack);
+    std::vector<std::size_t> pack_of;
+    std::vector<Pack> made(pack_of_each(problem, order, budget_tokens, pack_of));
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        Pack& pack = made[pack_of[i]];
+        pack.sequences.push_back(order[i]);
+        pack.load += load_of(problem.sequences[static_cast<std::size_t>(order[i])]);
     }
     return made;
 }
@@ -77,10 +95,19 @@ std::vector<Pack> level_packs(const Problem& problem,
     });
     const std::int64_t most = too_many - 1;  // what memory holds
     const std::vector<std::int32_t> order = longest_first(problem);
-    const std::size_t rounds = (packs(problem, order, most).size() + num_groups - 1) / num_groups;
-    return packs(problem, order, least_accepted(0, most, [&](std::int64_t tokens) {
-                     return packs(problem, order, tokens).size() <= rounds * num_groups;
-                 }));
+    std::vector<std::size_t> pack_of;
+    const auto count = [&](std::int64_t tokens) {
+        return pack_of_each(problem, order, tokens, pack_of);
+    };
+    if (order.empty()) {
+        return {};
+    }
+    const std::size_t wanted = (count(most) + num_groups - 1) / num_groups * num_groups;
+    // Less than the mean of so many packs does not do.
+    const std::int64_t too_few = (total - 1) / static_cast<std::int64_t>(wanted);
+    return packs(problem, order,
+                 least_accepted(std::min(too_few, most - 1), most,
+                                [&](std::int64_t tokens) { return count(tokens) <= wanted; }));
 }
 
 Plan packed(const Problem& problem, int degree, int recompute_layers) {

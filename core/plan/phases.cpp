@@ -33,7 +33,9 @@ RunCosts::RunCosts(const Problem& problem)
         std::any_of(problem.degrees.begin(), problem.degrees.end(),
                     [&](int degree) { return fits(problem, longest, degree, 0); });
     depth_ = fits_without ? 0 : problem.max_recompute_layers();
+    pieces_.resize(most_tokens_.size());
     for (const int degree : problem.degrees) {
+        pieces_[static_cast<std::size_t>(degree)] = problem.cost->pieces(degree, depth_);
         const std::int64_t held = tokens_held(problem, degree, depth_);
         if (held > 0) {
             degrees_.push_back(degree);
@@ -68,7 +70,11 @@ Load RunCosts::load(std::int32_t sequence) const {
 }
 
 double RunCosts::seconds(int degree, const Load& load) const {
-    return cost_of(*problem_, load, degree, depth_).seconds();
+    const std::vector<CostPiece>& pieces = pieces_[static_cast<std::size_t>(degree)];
+    const auto piece = std::find_if(pieces.begin(), pieces.end() - 1, [&](const CostPiece& own) {
+        return load.tokens <= own.most_tokens;
+    });
+    return piece->line.seconds(load);
 }
 
 std::vector<std::int32_t> RunCosts::longest_first() const {

@@ -34,6 +34,7 @@ private:
     int depth_ = 0;
     std::vector<int> degrees_;
     std::vector<std::int64_t> most_tokens_;  // by degree, 0 where it is not allowed
+    std::vector<std::vector<CostPiece>> pieces_;  // by degree
 };
 
 // The powers of two of the allowed degrees from `least` up; all allowed degrees where these cannot

@@ -9,16 +9,19 @@ namespace {
 
 constexpr double kPacking =
     0.995;                      // of a micro-batch's tokens, what packing whole sequences reaches
-constexpr int kSteps = 768;     // of the table of rooms
 constexpr double kLongest = 3;  // rooms up to this many target times are in the table
 constexpr int kMostLevels = 6;  // recompute depths that are looked at
 
 }  // namespace
 
-Rooms::Rooms(const MicroCosts& costs, const Load& short_ones, double spread, double target_seconds)
-    : steps_a_second_(kSteps / (kLongest * target_seconds)),
-      last_step_(kSteps - 1),
-      amounts_(kSteps + 1, Amounts{}) {
+Rooms::Rooms(const MicroCosts& costs,
+             const Load& short_ones,
+             double spread,
+             double target_seconds,
+             int steps)
+    : steps_a_second_(steps / (kLongest * target_seconds)),
+      last_step_(steps - 1),
+      amounts_(static_cast<std::size_t>(steps) + 1, Amounts{}) {
     if (short_ones.tokens == 0) {
         return;
     }

@@ -22,9 +22,13 @@ public:
 
     static constexpr Amounts kWorkShares = {0.1, 0.5, 0.9};
 
-    // `spread`: how far squares a token lie from their mean, in parts of it. The table ends at a
-    // few times `target_seconds`.
-    Rooms(const MicroCosts& costs, const Load& short_ones, double spread, double target_seconds);
+    // `spread`: how far squares a token lie from their mean, in parts of it. The table has so many
+    // steps and ends at a few times `target_seconds`.
+    Rooms(const MicroCosts& costs,
+          const Load& short_ones,
+          double spread,
+          double target_seconds,
+          int steps);
 
     void add_to(Amounts& sums, double room_seconds) const {
         const double place = std::min(room_seconds * steps_a_second_, last_step_);

@@ -23,8 +23,9 @@ constexpr std::int64_t kMostArrangeMoves = 200'000;
 // Targets over the bound, dense where good plans end.
 constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
 constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
-constexpr double kFastTargets[] = {1.02, 1.3};
 constexpr double kOneTarget[] = {1.03};
+constexpr double kFarTargets[] = {1.3, 3.0};  // where the bound says little
+constexpr double kFar = 1.08;
 
 struct Start {                    // of an arrangement
     bool fills_gangs = true;      // short sequences do, before anything is moved
@@ -32,7 +33,8 @@ struct Start {                    // of an arrangement
 };
 
 struct Budget {
-    std::span<const double> targets = kTargets;
+    std::span<const double> targets = kTargets;  // none: only arrangements, where they are possible
+    std::span<const double> far_targets;         // tried where the plan is far from the bound
     std::vector<double> waste_shares = {0.0, 1.0};
     std::vector<double> solo_shares = {1.0, 0.6};
     std::vector<double> spare_shares = {0.0, 0.03};
@@ -48,7 +50,8 @@ struct Budget {
 };
 
 Budget fast_budget() {
-    return {.targets = kFastTargets,
+    return {.targets = kOneTarget,
+            .far_targets = kFarTargets,
             .waste_shares = {0.4},
             .solo_shares = {1.0},
             .spare_shares = {0.0},
@@ -59,8 +62,8 @@ Budget fast_budget() {
             .arrange_moves_a_sequence = 1,
             .kept = 1,
             .finalists = 1,
-            .moves_a_sequence = 4,
-            .final_moves_a_sequence = 15};
+            .moves_a_sequence = 2,
+            .final_moves_a_sequence = 20};
 }
 
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
@@ -70,8 +73,12 @@ constexpr std::size_t kFewSequences = 128;
 Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
     Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
     if (effort == Effort::kFast && num_sequences < kFewSequences) {
-        budget = Budget{
-            .arrange_moves_a_sequence = 50, .moves_a_sequence = 50, .final_moves_a_sequence = 200};
+        budget = Budget{.targets = kFewTargets,
+                        .arrange_moves_a_sequence = 20,
+                        .kept = 2,
+                        .finalists = 2,
+                        .moves_a_sequence = 20,
+                        .final_moves_a_sequence = 100};
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);
@@ -86,9 +93,9 @@ Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
         scale(budget.final_moves_a_sequence);
     }
     if (effort == Effort::kFast && share < 0.5 && num_sequences >= kFewSequences) {
-        budget.targets = kOneTarget;
-        budget.finalists = 1;
-        budget.moves_a_sequence = 2;
+        budget.targets = {};
+        budget.far_targets = {};
+        budget.arrange_moves_a_sequence = 0;  // the least there are
         budget.final_moves_a_sequence = 6;
     }
     return budget;
@@ -181,15 +188,18 @@ public:
     }
 
     Plan run() {
-        for (const Family& family : all_families(budget_, all_nested_)) {
-            try_family(family);
-        }
+        try_families(budget_.targets);
         for (const Start& start : budget_.arrangements) {
             try_arrangement(start);
         }
-        for (Candidate& finalist : finalists_) {
-            offer(finalist.draft);
-            offer(annealed(std::move(finalist.draft), budget_.final_moves_a_sequence));
+        if (finalists_.empty()) {
+            try_families(kOneTarget);
+        }
+        improve_much();
+        const double seconds = best_.makespan_seconds - problem_.cost->per_iteration_seconds();
+        if (seconds > kFar * bound_ && !budget_.far_targets.empty()) {
+            try_families(budget_.far_targets);
+            improve_much();
         }
         return std::move(best_);
     }
@@ -223,9 +233,23 @@ private:
         keep(finalists_, budget_.finalists, rating, std::move(draft));
     }
 
-    void try_family(const Family& family) {
+    void improve_much() {
+        for (Candidate& finalist : finalists_) {
+            offer(finalist.draft);
+            offer(annealed(std::move(finalist.draft), budget_.final_moves_a_sequence));
+        }
+        finalists_.clear();
+    }
+
+    void try_families(std::span<const double> targets) {
+        for (const Family& family : all_families(budget_, all_nested_)) {
+            try_family(family, targets);
+        }
+    }
+
+    void try_family(const Family& family, std::span<const double> targets) {
         std::vector<Candidate> kept;
-        for (const double target : budget_.targets) {
+        for (const double target : targets) {
             for (const Habits& habits : family) {
                 Draft draft = constructor_.construct(bound_ * target, habits);
                 const double rating = promise(draft);
@@ -278,7 +302,7 @@ private:
 };
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
-constexpr std::int64_t kLevelMovesFast = 2;
+constexpr std::int64_t kLevelMovesFast = 6;
 constexpr std::int64_t kLevelMovesBackground = 40;
 
 // The pieces' steps as one plan, after single ranks, and all, have exchanged sequences across
@@ -309,7 +333,7 @@ Plan levelled(const Problem& problem,
 }  // namespace
 
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
-    const std::vector<Piece> pieces = split(problem);
+    const std::vector<Piece> pieces = split(problem, bound_seconds);
     if (pieces.size() < 2) {
         return Search(problem, budget_of(effort, problem.sequences.size(), 1), bound_seconds).run();
     }

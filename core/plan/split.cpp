@@ -16,6 +16,7 @@ constexpr int kPieceRanks = 64;  // about; measured: pieces of 32 lose 1 %, of 1
 // what holds a sequence it only costs more.
 constexpr double kNextDegree = 1.125;
 constexpr int kWidest = 4;
+constexpr double kSlack = 1.02;  // what plans take over the bound
 
 std::vector<std::size_t> weighed_degrees(const MicroCosts& costs) {
     std::vector<std::size_t> chosen;
@@ -28,29 +29,39 @@ std::vector<std::size_t> weighed_degrees(const MicroCosts& costs) {
     return chosen;
 }
 
-// Rank-seconds of a sequence where it costs least, its share of a micro-batch's fixed cost
-// included.
+// Rank-seconds of a sequence on the degree where it costs least of those that are quick enough, its
+// share of a micro-batch's fixed cost included.
 double least_area(const MicroCosts& costs,
                   const std::vector<std::size_t>& degrees,
-                  const Load& load) {
-    double least = std::numeric_limits<double>::infinity();
+                  const Load& load,
+                  double most_seconds) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    double least = kNever;
+    double quickest = kNever;
+    double quickest_area = kNever;
     int widest = std::numeric_limits<int>::max();
     for (const std::size_t index : degrees) {
-        if (costs.degree(index) > widest) {
-            break;
-        }
+        const int degree = costs.degree(index);
         const MicroCosts::Level* level = costs.level(index, load.tokens);
-        if (level == nullptr) {
+        if (level == nullptr || degree > widest) {
             continue;
         }
         const auto tokens = static_cast<double>(load.tokens);
         const double share = tokens / static_cast<double>(costs.most_tokens(index));
-        const double seconds = level->fixed_seconds * share + level->token_seconds * tokens +
-                               level->squared_seconds * load.squared_tokens;
-        least = std::min(least, seconds * costs.degree(index));
-        widest = std::min(widest, kWidest * costs.degree(index));
+        const double work =
+            level->token_seconds * tokens + level->squared_seconds * load.squared_tokens;
+        const double area = (level->fixed_seconds * share + work) * degree;
+        if (const double seconds = level->fixed_seconds + work; seconds > most_seconds) {
+            if (seconds < quickest) {
+                quickest = seconds;
+                quickest_area = area;
+            }
+            continue;
+        }
+        least = std::min(least, area);
+        widest = std::min(widest, kWidest * degree);
     }
-    return least;
+    return least < kNever ? least : quickest_area;
 }
 
 int least_degree(const MicroCosts& costs, std::int64_t tokens) {
@@ -82,7 +93,7 @@ double speed_of(const Piece& piece) {
 
 }  // namespace
 
-std::vector<Piece> split(const Problem& problem) {
+std::vector<Piece> split(const Problem& problem, double bound_seconds) {
     const Topology& topology = problem.topology;
     if (topology.ranks < 2 * kPieceRanks) {
         return {};
@@ -112,8 +123,9 @@ std::vector<Piece> split(const Problem& problem) {
     by_area.reserve(problem.sequences.size());
     const std::vector<std::size_t> degrees = weighed_degrees(costs);
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
-        by_area.emplace_back(-least_area(costs, degrees, load_of(problem.sequences[i])),
-                             static_cast<std::int32_t>(i));
+        by_area.emplace_back(
+            -least_area(costs, degrees, load_of(problem.sequences[i]), kSlack * bound_seconds),
+            static_cast<std::int32_t>(i));
     }
     std::sort(by_area.begin(), by_area.end());
     using Entry = std::pair<double, std::size_t>;  // (work a rank, piece): the least is served

@@ -14,9 +14,9 @@ struct Piece {
     int first_rank = 0;
 };
 
-// Pieces whose sequences are equally much work for a rank. Fewer than two: too small to split, or
-// some sequence would need most of a piece.
-std::vector<Piece> split(const Problem& problem);
+// Pieces whose sequences are equally much work for a rank, when a plan takes little longer than
+// `bound_seconds`. Fewer than two: too small to split, or some sequence would need most of a piece.
+std::vector<Piece> split(const Problem& problem, double bound_seconds);
 
 // A step of a piece's plan as a step of the whole.
 Step whole_step(const Piece& piece, Step step);

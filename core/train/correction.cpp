@@ -80,8 +80,11 @@ void CostCorrection::follow_pace(double ratio) {
     if (paces_.size() > kHistoryIterations) {
         paces_.pop_front();
     }
-    const std::size_t recent = std::min(paces_.size(), kPaceIterations);
-    pace_ = median({paces_.end() - static_cast<std::ptrdiff_t>(recent), paces_.end()});
+    // Iterations that have not been yet went as predicted.
+    std::deque<double> recent(kPaceIterations, 1.0);
+    const std::size_t known = std::min(paces_.size(), kPaceIterations);
+    std::copy_n(paces_.rbegin(), known, recent.begin());
+    pace_ = median(std::move(recent));
 }
 
 // A residual counts in full up to twice what is usual.

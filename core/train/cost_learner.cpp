@@ -81,16 +81,22 @@ void CostLearner::learn(const plan::Problem& problem, IterationReport& report) {
     if (!corrects_) {
         return;
     }
+    report.correction.is_on = true;
+    if (report.iteration > 1) {  // the first also builds caches and touches memory
+        learn_from(problem, report);
+    }
+    report.correction.pace = correction_.pace();
+    report.correction.degrees = correction_.shape();
+    report.correction.speeds = speeds_.speeds();
+}
+
+void CostLearner::learn_from(const plan::Problem& problem, const IterationReport& report) {
     plan::Problem given = problem;
     given.cost = correction_.corrected(problem.cost, true);
     speeds_.learn(compute_samples(given, report));
     plan::Problem corrected = problem;
     correct(corrected);
     correction_.learn(*problem.cost, step_samples(corrected, report));
-    report.correction.is_on = true;
-    report.correction.pace = correction_.pace();
-    report.correction.degrees = correction_.shape();
-    report.correction.speeds = speeds_.speeds();
 }
 
 }  // namespace dcp::train

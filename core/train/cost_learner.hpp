@@ -28,6 +28,8 @@ public:
     CostCorrection& correction() { return correction_; }
 
 private:
+    void learn_from(const plan::Problem& problem, const IterationReport& report);
+
     bool corrects_;
     CostCorrection correction_;
     RankSpeeds speeds_;

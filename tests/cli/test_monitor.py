@@ -144,14 +144,20 @@ class OneRun(MonitorTest):
 
     def test_summary(self):
         match = re.search(r"^prediction  (\d+) steps: seconds predicted to ([\d.]+) % \(median\), "
-                          r"([\d.]+) % \(p95\); bytes to ([\d.]+) %, ([\d.]+) %; 0 needed more",
+                          r"([\d.]+) % \(p95\), without correction ([\d.]+) %, ([\d.]+) %; "
+                          r"bytes to ([\d.]+) %, ([\d.]+) %; 0 needed more",
                           self.result.stdout, re.MULTILINE)
         self.assertIsNotNone(match, self.result.stdout)
         self.assertEqual(int(match.group(1)), sum(line["micro_batches"] for line in self.metrics))
         errors = sorted(abs(predicted - max(measured)) / max(measured) for line in self.metrics
                         for predicted, measured in zip(line["steps"]["predicted_bytes"],
                                                        line["steps"]["bytes"]))
+        self.assertAlmostEqual(float(match.group(6)), 100 * errors[(len(errors) - 1) // 2], delta=0.2)
+        errors = sorted(abs(seconds - max(measured)) / max(measured) for line in self.metrics
+                        for seconds, measured in zip(line["steps"]["uncorrected_seconds"],
+                                                     line["steps"]["seconds"]))
         self.assertAlmostEqual(float(match.group(4)), 100 * errors[(len(errors) - 1) // 2], delta=0.2)
+        self.assertTrue(all(line["correction"]["pace"] > 0 for line in self.metrics))
         self.assertRegex(self.result.stdout,
                          r"busy \d+ \+- \d+ %  exchange \d+ \+- \d+ %  imbalance \d+ \+- \d+ %  bound "
                          r"[+-]\d+ %")

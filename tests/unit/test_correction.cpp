@@ -105,6 +105,7 @@ TEST_CASE(
     run_iterations(correction, *model, {}, 30, dice);
     CHECK(median_error(*model, correction, model, {}, dice) < 0.02);
     run_iterations(correction, *model, {.pace = 5}, 1, dice);
+    CHECK(correction.pace() == Approx(1).epsilon(0.05));
     CHECK(median_error(*model, correction, model, {}, dice) < 0.08);
     run_iterations(correction, *model, {}, 3, dice);
     CHECK(median_error(*model, correction, model, {}, dice) < 0.04);
