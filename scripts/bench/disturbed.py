@@ -81,16 +81,15 @@ def print_neighbour(figures):
               f"{beside[1]:,.0f} |")
 
 
-def batches_of(lengths, batch_tokens):
-    """Sequences in each batch, as the sampler fills them."""
-    counts, tokens = [0], 0
-    for length in lengths:
-        if counts[-1] > 0 and tokens + length > batch_tokens:
-            counts.append(0)
+def fill_batches(lengths, batch_tokens):
+    """As the sampler does: of every full batch how many sequences end it, and the room left."""
+    ends, tokens = [], 0
+    for position, length in enumerate(lengths):
+        if tokens > 0 and tokens + length > batch_tokens:
+            ends.append((position, batch_tokens - tokens))
             tokens = 0
-        counts[-1] += 1
         tokens += length
-    return counts[:-1]  # the last may not be full
+    return ends
 
 
 def sample_lengths(options, distribution, count):
@@ -100,13 +99,16 @@ def sample_lengths(options, distribution, count):
 
 
 def measure_switch(options):
-    """Each half as many sequences as fill its batches, so that the halves alone have the same."""
-    half = options.iterations // 2
-    datasets = []
-    for distribution in ("short", "long"):
-        lengths = sample_lengths(options, distribution, 400 * half)
-        documents = sum(batches_of(lengths, options.batch_tokens)[:half])
-        datasets.append(make_lengths(options, distribution, documents))
+    """The short half ends with a batch in which nothing that may come next finds room; so the halves
+    alone have the same batches as the whole."""
+    short, long = (sample_lengths(options, name, 400 * options.iterations)
+                   for name in ("short", "long"))
+    ends = fill_batches(short, options.batch_tokens)
+    half = next(number for number, (_, room) in enumerate(ends, 1)
+                if number >= options.iterations // 2 and room < min(short[0], long[0]))
+    datasets = [make_lengths(options, "short", ends[half - 1][0]),
+                make_lengths(options, "long",
+                             fill_batches(long, options.batch_tokens)[half + 1][0])]
     parts = {"switch": (datasets, 2 * half), "short": (datasets[:1], half),
              "long": (datasets[1:], half)}
     runs = {name: [] for name in parts}
