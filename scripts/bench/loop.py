@@ -116,7 +116,6 @@ def figures_of(trainings):
     seconds = median_by_iteration(trainings, "seconds")
     tokens = median_by_iteration(trainings, "tokens")
     metrics = [line for training in trainings for line in training.metrics[1:]]
-    errors, byte_errors = step_errors(metrics)
     degrees = {}
     for line in metrics:
         for ranks, count in zip(line["steps"]["ranks"], line["steps"]["tokens"]):
@@ -128,8 +127,9 @@ def figures_of(trainings):
             "imbalance": statistics.mean(line["imbalance_ratio"] for line in metrics),
             "plan_exposed": max(line["plan_exposed_seconds"] for line in metrics),
             "degrees": {degree: count / total for degree, count in sorted(degrees.items())},
-            "step_errors": errors, "byte_errors": byte_errors,
-            "makespan_errors": [line["makespan_error"] for line in metrics]}
+            "step_errors": step_errors(metrics, "predicted_seconds", "seconds"),
+            "uncorrected_errors": step_errors(metrics, "uncorrected_seconds", "seconds"),
+            "byte_errors": step_errors(metrics, "predicted_bytes", "bytes")}
 
 
 def read_figures(folder):
@@ -160,20 +160,22 @@ def print_speeds(cells, planners):
 
 def print_errors(cells):
     print("\nof the steps of all planners: |predicted - measured| / measured\n")
-    print("| lengths, ranks | steps | seconds: median | 95 % | dcp alone: median | iteration: median "
-          "| bytes: largest | needed more bytes than predicted |")
-    print("|" + " --- |" * 8)
+    print("| lengths, ranks | steps | seconds: median | 95 % | without correction: median | `dcp`: median "
+          "| bytes: median | largest | needed more than predicted | planning waited for |")
+    print("|" + " --- |" * 10)
     for cell in cells:
         figures = cell["planners"].values()
-        seconds, num_bytes, makespans = ([error for planner in figures for error in planner[key]]
-                                         for key in ("step_errors", "byte_errors",
-                                                     "makespan_errors"))
+        seconds, uncorrected, num_bytes = (
+            [error for planner in figures for error in planner[key]]
+            for key in ("step_errors", "uncorrected_errors", "byte_errors"))
         print(f"| {cell['distribution']}, {cell['ranks']} | {len(seconds)} | "
               f"{100 * quantile_of_absolute(seconds, 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(seconds, 0.95):.1f} % | "
+              f"{100 * quantile_of_absolute(uncorrected, 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(cell['planners']['dcp']['step_errors'], 0.5):.1f} % | "
-              f"{100 * quantile_of_absolute(makespans, 0.5):.1f} % | "
-              f"{100 * max(map(abs, num_bytes)):.2f} % | {sum(error < 0 for error in num_bytes)} |")
+              f"{100 * quantile_of_absolute(num_bytes, 0.5):.2f} % | "
+              f"{100 * max(map(abs, num_bytes)):.2f} % | {sum(error < 0 for error in num_bytes)} | "
+              f"{1e3 * max(planner['plan_exposed'] for planner in figures):.1f} ms |")
 
 
 def parse_options():

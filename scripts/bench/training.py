@@ -130,16 +130,11 @@ class Training:
         return sum(m["tokens"] for m in self.metrics) / sum(m["seconds"] for m in self.metrics)
 
 
-def step_errors(metrics):
-    """Of every step: (predicted - measured) / measured, of seconds and of bytes. A step takes as
+def step_errors(metrics, predicted, measured):
+    """Of every step: (predicted - measured) / measured, of two columns of its line. A step takes as
     long as the slowest of its ranks and needs what the largest needs."""
-    seconds, num_bytes = [], []
-    for line in metrics:
-        steps = line["steps"]
-        for index, of_ranks in enumerate(steps["seconds"]):
-            seconds.append(steps["predicted_seconds"][index] / max(of_ranks) - 1)
-            num_bytes.append(steps["predicted_bytes"][index] / max(steps["bytes"][index]) - 1)
-    return seconds, num_bytes
+    return [value / max(of_ranks) - 1 for line in metrics
+            for value, of_ranks in zip(line["steps"][predicted], line["steps"][measured])]
 
 
 def quantile_of_absolute(values, share):
