@@ -33,18 +33,6 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
-// node: plans then are right, and only their idea of which links are slow is not.
-int ranks_per_node(const comm::Topology& topology) {
-    const int per_node = topology.ranks_on_node.front();
-    for (int rank = 0; rank < topology.num_ranks; ++rank) {
-        if (topology.node_of_rank[static_cast<std::size_t>(rank)] != rank / per_node) {
-            return topology.num_ranks;
-        }
-    }
-    return per_node;
-}
-
 }  // namespace
 
 std::vector<int> allowed_degrees(const config::Config& config, int ranks) {
@@ -60,7 +48,8 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
       limits_(limits),
       cost_{.model = std::make_shared<ModelCost>(config.model, limits.rates),
             .degrees = allowed_degrees(config, world.size()),
-            .speeds = {}},
+            .speeds = {},
+            .source = "the probe"},
       learner_(allowed_degrees(config, world.size()), world.size(), config.planner.correct) {
     if (!config.planner.cost.empty()) {
         cost_ = training_cost(config, limits.rates, limits.rank_tokens, limits.deepest,
@@ -71,6 +60,10 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
 void PlanSource::set_rates(const ModelRates& rates) {
     limits_.rates = rates;
     cost_.model = std::make_shared<ModelCost>(config_.model, rates);
+}
+
+void PlanSource::set_cost(TrainingCost cost) {
+    cost_ = std::move(cost);
 }
 
 PlanSource::~PlanSource() {
@@ -201,7 +194,7 @@ void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned)
         fmt::print(stderr,
                    "dcp: warning: iteration {}: {} of {} micro-batches lie outside of what {} "
                    "measured; their costs are careful guesses (said once)\n",
-                   iteration, planned.guesses, planned.plan.steps.size(), config_.planner.cost);
+                   iteration, planned.guesses, planned.plan.steps.size(), cost_.source);
     }
 }
 

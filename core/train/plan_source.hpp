@@ -52,6 +52,7 @@ public:
     // What steps are taken to cost, from the next plan on; the same on all ranks.
     const ModelRates& rates() const { return limits_.rates; }
     void set_rates(const ModelRates& rates);
+    void set_cost(TrainingCost cost);
 
     // Collective. The plan of `now`; rank 0 starts on `next` before it returns. Every rank has
     // checked it, and all have compared its hash.
