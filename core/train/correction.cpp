@@ -11,12 +11,12 @@ namespace {
 constexpr std::size_t kPaceIterations = 5;      // the median of so many
 constexpr std::size_t kHistoryIterations = 15;  // what an iteration of steps all alike is held to
 constexpr std::size_t kResiduals = 64;          // that tell what is usual
-constexpr double kRemembered = 0.97;            // of what was known an iteration before
+constexpr double kRemembered = 0.985;           // of what was known an iteration before
 constexpr double kLeastScale = 0.03;            // residuals below it are noise in any run
 // Strength of what is believed without data, in steps.
-constexpr double kNeighbours = 1.0;  // two classes side by side have the same factor
-constexpr double kTokensNearOne = 0.05;
-constexpr double kSquaredNearOne = 1.0;
+constexpr double kNeighbours = 0.1;  // two classes side by side have the same factor
+constexpr double kTokensNearOne = 0.01;
+constexpr double kSquaredNearOne = 0.05;
 
 double median(std::deque<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -221,21 +221,27 @@ void CostCorrection::raise_bytes(int degree, std::int64_t tokens, double bytes) 
     while (2 * begin <= tokens) {
         begin *= 2;
     }
-    plan::DegreeCorrection before{.tokens = {}, .squared = 1, .bytes = bytes_[degree]};
+    const double raised = std::max(bytes, more_bytes(degree, begin));
     std::vector<plan::MoreBytes> after;
-    for (const plan::MoreBytes& one : before.bytes) {
+    for (const plan::MoreBytes& one : bytes_[degree]) {
         if (one.tokens < begin) {
             after.push_back(one);
         }
     }
-    const double raised = more_bytes_at(before, begin) + bytes;
     after.push_back({.tokens = begin, .bytes = raised});
-    for (const plan::MoreBytes& one : before.bytes) {
-        if (one.tokens > begin) {
-            after.push_back({.tokens = one.tokens, .bytes = std::max(one.bytes, raised)});
+    for (const plan::MoreBytes& one : bytes_[degree]) {
+        if (one.tokens > begin && one.bytes > raised) {
+            after.push_back(one);
         }
     }
     bytes_[degree] = std::move(after);
+}
+
+double CostCorrection::more_bytes(int degree, std::int64_t tokens) const {
+    const auto found = bytes_.find(degree);
+    return found == bytes_.end()
+               ? 0
+               : plan::more_bytes_at({.tokens = {}, .squared = 1, .bytes = found->second}, tokens);
 }
 
 std::map<int, plan::DegreeCorrection> CostCorrection::shape() const {

@@ -45,9 +45,11 @@ public:
     // The model has changed where it was wrong: what was learned of its shape no longer holds.
     void forget_shape();
 
-    // A step whose load is like this needs so many bytes more than the model says; it holds for the
-    // degree's classes from that of the load on.
+    // A step of so many tokens needs at least so many bytes more than the model says; it holds for
+    // the degree's classes from that of the tokens on.
     void raise_bytes(int degree, std::int64_t tokens, double bytes);
+    double more_bytes(int degree, std::int64_t tokens) const;
+    void forget_bytes() { bytes_.clear(); }
 
     double pace() const { return pace_; }
     // Of every degree that steps ran on or whose bytes were raised, without the pace.

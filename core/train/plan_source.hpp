@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/base/queue.hpp"
@@ -60,6 +61,16 @@ public:
                     const GlobalBatch& now,
                     const GlobalBatch& next);
 
+    // Collective. Another plan of `now`, after the last one was too large for some rank: the bytes
+    // of such steps are raised first. It has been replayed so often before. MemoryBudgetError,
+    // alike on all ranks, when that was often enough or no plan is left.
+    plan::Plan replan(Queue& queue,
+                      std::int64_t iteration,
+                      const GlobalBatch& now,
+                      const GlobalBatch& next,
+                      const std::vector<MemoryShortage>& shortages,
+                      int replays);
+
     // Compares the iteration of the last plan with it (CostLearner), on all ranks alike; adds what
     // was learned to the report. Plans that are not begun yet are made with it.
     void learn(const GlobalBatch& batch, IterationReport& report);
@@ -89,6 +100,14 @@ private:
     Job job(std::int64_t iteration, const GlobalBatch& batch, bool is_awaited) const;
     Planned make(const Job& job) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
+    std::int64_t tokens_held_here() const;
+    double more_bytes(int degree, std::int64_t tokens) const;
+    std::string describe(const MemoryShortage& shortage) const;
+    void raise_bytes(const std::vector<MemoryShortage>& shortages, bool is_again);
+    plan::Plan share(Queue& queue,
+                     std::int64_t iteration,
+                     const GlobalBatch& now,
+                     const GlobalBatch& next);
     void remember_effort(const Planned& planned);
     void finish(const GlobalBatch& batch, plan::Plan& plan) const;
     void warn_of_guesses(std::int64_t iteration, const Planned& planned);
@@ -100,6 +119,8 @@ private:
     CostLearner learner_;
     std::future<Planned> ahead_;
     double search_seconds_ = 0;  // that a long search took, as far as it is known
+    plan::Plan last_;            // on all ranks, with the batch it is of
+    GlobalBatch last_batch_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;
     bool has_warned_ = false;

@@ -2,8 +2,10 @@
 // section 4.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/group_cache.hpp"
@@ -46,6 +48,15 @@ public:
     // optimizer as they were.
     IterationReport run_iteration(std::int64_t iteration);
 
+    // For tests of what happens when memory is short: called on this rank with the position of each
+    // of its steps in the plan, in the step's scope of the arena. What the first allocates is there
+    // when the ranks of the step ask each other whether it fits, what the second allocates is not.
+    struct StepFaults {
+        std::function<void(Arena&, int step)> before_asking;
+        std::function<void(Arena&, int step)> after_asking;
+    };
+    void set_faults(StepFaults faults) { faults_ = std::move(faults); }
+
     // Token-mean loss of the held-out sequences; there must be some.
     double validate();
     bool can_validate() const { return !validation_.empty(); }
@@ -85,10 +96,24 @@ private:
     GlobalBatch draw(data::Sampler& sampler) const;
     float weight(const GlobalBatch& batch, std::int64_t length) const;
     void run_steps(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
+    bool may_run(const GlobalBatch& batch,
+                 const plan::Step& step,
+                 int index,
+                 comm::Communicator& group,
+                 IterationReport& report);
     void run_step(const GlobalBatch& batch,
                   const plan::Step& step,
+                  int index,
                   comm::Communicator& group,
                   IterationReport& report);
+    void train_step(const GlobalBatch& batch,
+                    const plan::Step& step,
+                    comm::Communicator& group,
+                    IterationReport& report);
+    std::vector<MemoryShortage> gather_shortages(const IterationReport& report);
+    IterationReport begin_report(std::int64_t iteration,
+                                 const GlobalBatch& batch,
+                                 const plan::Plan& plan) const;
     void reduce_report(const plan::Plan& plan, IterationReport& report);
     void require_finite(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
 
@@ -116,6 +141,7 @@ private:
     std::unique_ptr<StepMemory> memory_;
     std::unique_ptr<PlanSource> plans_;
     model::LocalAttention local_attention_;
+    StepFaults faults_;
     Schedule schedule_;
 };
 

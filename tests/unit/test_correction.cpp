@@ -147,8 +147,10 @@ TEST_CASE("bytes are raised for a class and those above it", "[unit][correction]
     CHECK(more(2, 512) == Approx(1000));
     CHECK(more(2, 100'000) == Approx(1000));
     CHECK(more(1, 700) == 0);
-    correction.raise_bytes(2, 2000, 500);
+    correction.raise_bytes(2, 2000, 1500);
     CHECK(more(2, 1023) == Approx(1000));
+    CHECK(more(2, 1024) == Approx(1500));
+    correction.raise_bytes(2, 1100, 200);  // nor less than before
     CHECK(more(2, 1024) == Approx(1500));
     correction.raise_bytes(2, 140, 2000);  // never less for more tokens
     CHECK(more(2, 127) == 0);
