@@ -343,7 +343,11 @@ void add_batch_options(CLI::App& command, Options& options) {
     command.add_option("--batches", options.batch.batches, "How many batches (1)")->type_name("K");
     command.add_option("--seed", options.batch.seed, "Of the draw and of planners that draw (0)")
         ->type_name("S")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                return std::string(text.starts_with('-') ? "must be a whole number from 0" : "");
+            },
+            "", "seed"));
     command.add_option("--max-tokens", options.batch.max_tokens, "Split longer sequences")
         ->type_name("L");
     CLI::Option* check = command.add_option("--check", options.check,

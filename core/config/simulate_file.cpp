@@ -30,7 +30,8 @@ struct Row {
 
 template <class Field>
 Row whole(Field SimulateFile::*section, std::optional<std::int64_t> Field::*field) {
-    return {"a whole number from 1", [=](const Value& value, SimulateFile& file) {
+    return {fmt::format("a whole number from 1 to {}", kMaxCount),
+            [=](const Value& value, SimulateFile& file) {
                 const auto number = as_integer(value);
                 if (!number || *number < 1 || *number > kMaxCount) {
                     return false;

@@ -26,7 +26,10 @@ double near_enough(std::size_t num_sequences) {
     return num_sequences < 2500 ? 1.05 : 1.2;
 }
 double not_far(std::size_t num_sequences) {
-    return num_sequences < 256 ? 1 : 1.1;
+    if (num_sequences < 256) {
+        return 1;
+    }
+    return num_sequences < 2500 ? 1.1 : 1.2;
 }
 
 // Where there are few sequences there is time for searches among fewer choices, which sometimes go

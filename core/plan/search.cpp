@@ -73,8 +73,12 @@ constexpr std::size_t kFewSequences = 128;
 Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
     Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
     if (effort == Effort::kFast && num_sequences < kFewSequences) {
-        budget = Budget{
-            .arrange_moves_a_sequence = 50, .moves_a_sequence = 50, .final_moves_a_sequence = 200};
+        budget = Budget{.targets = kFewTargets,
+                        .arrange_moves_a_sequence = 20,
+                        .kept = 2,
+                        .finalists = 2,
+                        .moves_a_sequence = 20,
+                        .final_moves_a_sequence = 100};
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);

@@ -182,7 +182,7 @@ class Plan(CommandLineTest):
                 (("--ranks", 0), "--ranks 0: must be at least 1"),
                 (("--ranks", 2, "--batch-sequences", 10**12), "must be at most 16777216"),
                 (("--ranks", 2, "--batches", 3), "--batches needs a batch size"),
-                (("--ranks", 2, "--seed", -1), "--seed"),
+                (("--ranks", 2, "--seed", -1), "must be a whole number from 0"),
                 (("--ranks", 2, "--compare", "dcp,packed,dcp"), "--compare names 'dcp' twice"),
                 (("--ranks", 2, "--rank-speed", "1"), "1 rank speeds for 2 ranks"),
                 (("--ranks", 2, "--rank-speed", "1,nan"), "rank 1 has speed nan"),

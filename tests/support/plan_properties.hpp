@@ -34,13 +34,17 @@ inline Problem uneven_problem(std::uint64_t seed, const Trials& trials) {
     return problem;
 }
 
-// Valid, the same again, and not below the bound: every planner, every step mode.
+// Valid, the same again, and not below the bound: every planner, and in every eighth problem every
+// step mode, for rounds take `dcp` longest.
 inline void every_planner_keeps_its_promises(const Trials& trials) {
     for (int i = 0; i < trials.problems; ++i) {
         const std::uint64_t seed = trials.first_seed + static_cast<std::uint64_t>(i);
         Problem problem = uneven_problem(seed, trials);
         for (const StepMode mode :
              {StepMode::kIndependent, StepMode::kRounds, StepMode::kRoundsOneDepth}) {
+            if (mode != StepMode::kIndependent && i % 8 != 0) {
+                continue;
+            }
             problem.step_mode = mode;
             const double bound = lower_bounds(problem).best_seconds();
             for (const std::string& name : planner_names()) {

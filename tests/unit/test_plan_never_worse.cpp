@@ -8,7 +8,7 @@ TEST_CASE("dcp is never worse than any other planner", "[unit][plan]") {
                               .most_ranks = 16,
                               .most_sequences = 40,
                               .effort = dcp::plan::Effort::kFast,
-                              .slack = 0.05});
+                              .slack = 0.01});
     dcp::plan::test::contest({.first_seed = 10'000,
                               .problems = 12,
                               .most_ranks = 24,

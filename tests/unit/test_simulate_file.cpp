@@ -78,8 +78,9 @@ TEST_CASE("what is wrong with a simulation file is said", "[unit]") {
     CHECK(message_of(replaced("[8, 16]", "[16, 8]")) ==
           "s.yaml:2: cluster.ranks is [16, 8], expected a whole number from 1 to 1048576, or a "
           "rising list of them");
-    CHECK(message_of(replaced("sequences_per_rank: 8", "sequences_per_rank: 0")) ==
-          "s.yaml:4: batch.sequences_per_rank is 0, expected a whole number from 1");
+    CHECK(
+        message_of(replaced("sequences_per_rank: 8", "sequences_per_rank: 0")) ==
+        "s.yaml:4: batch.sequences_per_rank is 0, expected a whole number from 1 to 4398046511104");
     CHECK(message_of(replaced("sequences_per_rank: 8", "sequences: 8, tokens: 9")) ==
           "s.yaml: batch.sequences and batch.tokens contradict each other; keep one");
     CHECK(message_of(replaced("iterations: 5", "epochs: 1"))

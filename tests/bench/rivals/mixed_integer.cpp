@@ -55,6 +55,10 @@ void MixedInteger::add_row(double least,
 std::optional<std::vector<double>> MixedInteger::solve(double limit_seconds,
                                                        const std::vector<double>& start) {
     Cbc_setMaximumSeconds(solver_->model, limit_seconds);
+    if (limit_seconds < 1) {
+        // CBC 2.10.8 may crash where its time ends while it takes the preprocessing back.
+        Cbc_setParameter(solver_->model, "preprocess", "off");
+    }
     if (!start.empty()) {
         std::vector<int> columns(start.size());
         for (std::size_t i = 0; i < start.size(); ++i) {
