@@ -62,8 +62,8 @@ public:
                     const GlobalBatch& next);
 
     // Collective. Another plan of `now`, after the last one was too large for some rank: the bytes
-    // of such steps are raised first. It has been replayed so often before. MemoryBudgetError,
-    // alike on all ranks, when that was often enough or no plan is left.
+    // of such steps are raised first. It has been replayed so often before. An error, alike on
+    // all ranks, when that was often enough.
     plan::Plan replan(Queue& queue,
                       std::int64_t iteration,
                       const GlobalBatch& now,
