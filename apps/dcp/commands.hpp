@@ -11,6 +11,7 @@ class App;
 namespace dcp {
 
 void add_train_command(CLI::App& app);
+void add_profile_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_plan_command(CLI::App& app);

@@ -77,6 +77,7 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     app.set_version_flag("--version", dcp::describe_version, "Print version and what it runs on");
     dcp::add_train_command(app);
+    dcp::add_profile_command(app);
     dcp::add_eval_command(app);
     dcp::add_export_command(app);
     dcp::add_plan_command(app);

@@ -117,6 +117,10 @@ struct MonitorConfig {
     std::vector<std::int64_t> trace_iterations;
 };
 
+// Config::profile beside the path of a file.
+inline constexpr const char* kAutoProfile = "auto";
+inline constexpr const char* kNoProfile = "off";
+
 struct Config {
     ModelConfig model;
     DataConfig data;
@@ -127,6 +131,7 @@ struct Config {
     MemoryConfig memory;
     RunConfig run;
     MonitorConfig monitor;
+    std::string profile = kAutoProfile;  // or kNoProfile, or a file
 };
 
 }  // namespace dcp::config

@@ -17,15 +17,18 @@ std::string write(const Config& config, const Provenance* provenance) {
     std::string yaml;
     std::string section;
     for (const Key& key : schema()) {
+        const bool is_top = section_of(key.name) == key.name;
         if (section != section_of(key.name)) {
             section = section_of(key.name);
-            yaml += section + ":\n";
+            yaml += is_top ? "" : section + ":\n";
         }
         if (!has_value(key, config)) {
             continue;
         }
         const std::string line =
-            fmt::format("  {}: {}", key.name.substr(section.size() + 1), key.print(config));
+            is_top
+                ? fmt::format("{}: {}", key.name, key.print(config))
+                : fmt::format("  {}: {}", key.name.substr(section.size() + 1), key.print(config));
         yaml += provenance == nullptr
                     ? line + "\n"
                     : fmt::format("{:<34}  # {}\n", line, provenance->at(key.name));

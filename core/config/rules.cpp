@@ -117,6 +117,12 @@ public:
                 "name iterations that will be trained, or leave monitor.trace_iterations empty");
     }
 
+    void profile() {
+        const bool is_file = config_.profile != kAutoProfile && config_.profile != kNoProfile;
+        require(!is_file || config_.planner.cost.empty(), {"profile", "planner.cost"},
+                "both say what steps cost: leave one of them out");
+    }
+
     void remaining_defaults() {
         for (const Key& key : schema()) {
             follows(key.name, "default");
@@ -177,6 +183,7 @@ void complete_and_check(Reading& reading, const std::string& file) {
     rules.data(file);
     rules.batch();
     rules.monitor();
+    rules.profile();
     rules.remaining_defaults();
 }
 

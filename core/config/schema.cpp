@@ -89,6 +89,15 @@ bool read_iterations(const Value& value, Config& config) {
     return true;
 }
 
+bool read_profile(const Value& value, Config& config) {
+    std::string text;
+    if (!read_text(value, text) || text.empty()) {
+        return false;
+    }
+    config.profile = std::move(text);
+    return true;
+}
+
 template <class Field>
 Place<ModelConfig, Field> model(Field ModelConfig::*field) {
     return {&Config::model, field};
@@ -238,7 +247,7 @@ std::vector<Key> planner_keys() {
         text(
             "planner.cost", planner(&P::cost), "a file, or \"\"", true,
             "cost model to plan with: constants, a profile or a cluster (docs/planning.md); empty: "
-            "measured when a run starts"),
+            "what `profile` says"),
         flag("planner.correct", planner(&P::correct),
              "compare every iteration with its plan, and plan the next ones with what was learned: "
              "costs and how fast each rank is"),
@@ -293,10 +302,20 @@ std::vector<Key> monitor_keys() {
     };
 }
 
+std::vector<Key> top_keys() {
+    return {
+        {"profile", "auto, off or a file",
+         "what steps cost, for the planner (docs/profile.md); auto: measured on these ranks when a "
+         "run starts, unless it was before; off: a few rates, measured in less time; planner.cost "
+         "beats it",
+         false, read_profile, [](const Config& config) { return print_text(config.profile); }},
+    };
+}
+
 std::vector<Key> all_keys() {
     std::vector<Key> keys;
     for (auto part : {model_keys, data_and_batch_keys, optimizer_keys, planner_keys,
-                      memory_and_run_keys, monitor_keys}) {
+                      memory_and_run_keys, monitor_keys, top_keys}) {
         for (Key& key : part()) {
             keys.push_back(std::move(key));
         }
@@ -325,8 +344,9 @@ std::string section_of(const std::string& key) {
 }
 
 bool is_section(const std::string& name) {
-    return std::any_of(schema().begin(), schema().end(),
-                       [&](const Key& key) { return section_of(key.name) == name; });
+    return std::any_of(schema().begin(), schema().end(), [&](const Key& key) {
+        return key.name != name && section_of(key.name) == name;
+    });
 }
 
 }  // namespace dcp::config

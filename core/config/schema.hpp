@@ -26,7 +26,7 @@ struct Key {
 std::span<const Key> schema();                   // in the order of the sections and fields
 const Key* find_key(const std::string& name);    // null if there is none
 bool is_section(const std::string& name);        // "model"
-std::string section_of(const std::string& key);  // "model" of "model.hidden"
+std::string section_of(const std::string& key);  // "model" of "model.hidden"; else the key
 
 // What a person who wrote `name` most likely meant, a key or a section; empty if nothing is near.
 std::string nearest_name(const std::string& name);

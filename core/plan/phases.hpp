@@ -33,7 +33,7 @@ private:
     const Problem* problem_;
     int depth_ = 0;
     std::vector<int> degrees_;
-    std::vector<std::int64_t> most_tokens_;  // by degree, 0 where it is not allowed
+    std::vector<std::int64_t> most_tokens_;       // by degree, 0 where it is not allowed
     std::vector<std::vector<CostPiece>> pieces_;  // by degree
 };
 

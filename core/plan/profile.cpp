@@ -1,5 +1,6 @@
 #include "core/plan/profile.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -172,6 +173,22 @@ LinkClass link_class(int degree, int ranks_per_node) {
         return LinkClass::kNone;
     }
     return degree <= ranks_per_node ? LinkClass::kNode : LinkClass::kNetwork;
+}
+
+void add_points(Profile& profile, std::span<const ProfilePoint> points) {
+    for (const ProfilePoint& point : points) {
+        const auto same = std::find_if(
+            profile.points.begin(), profile.points.end(), [&](const ProfilePoint& known) {
+                return known.tokens == point.tokens &&
+                       known.squared_tokens == point.squared_tokens &&
+                       known.strategy == point.strategy && known.link == point.link;
+            });
+        if (same == profile.points.end()) {
+            profile.points.push_back(point);
+        } else {
+            *same = point;
+        }
+    }
 }
 
 std::string to_json(const Profile& profile) {

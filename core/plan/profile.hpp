@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,9 @@ struct Profile {
 
     bool operator==(const Profile&) const = default;
 };
+
+// Adds points; one of the same micro-batch, strategy and links is replaced.
+void add_points(Profile& profile, std::span<const ProfilePoint> points);
 
 // One line of JSON a point, so that profiles can be read and compared by eye.
 std::string to_json(const Profile& profile);

@@ -11,7 +11,7 @@ namespace dcp::profile {
 
 namespace {
 
-constexpr std::int64_t kFewestRankTokens = 16;
+constexpr std::int64_t kFewestRankTokens = 32;
 constexpr std::int64_t kStep = 4;
 
 std::int64_t most_tokens(const GridLimits& limits, int degree) {
@@ -70,8 +70,8 @@ struct Gap {
     std::int64_t middle() const {
         return std::llround(std::sqrt(static_cast<double>(from) * static_cast<double>(to)));
     }
-    // Nearer points than a ninth tell nothing new.
-    bool is_wide() const { return middle() * 8 > from * 9 && to * 8 > middle() * 9; }
+    // Points nearer than a factor of 1.4 tell more of the noise than of the curve.
+    bool is_wide() const { return 10 * middle() >= 14 * from && 10 * to >= 14 * middle(); }
 };
 
 std::vector<Gap> gaps(const Points& points) {

@@ -22,10 +22,14 @@ public:
         : profiler_(profiler), queue_(queue), world_(world), options_(options) {}
 
     GridResult run() {
-        const std::vector<Request> grid = base_grid(options_.limits);
-        profiler_.set_speeds({});
+        result_.points = options_.known;
+        result_.speeds = options_.known_speeds;
+        const std::vector<Request> grid = missing_requests(options_.known, options_.limits);
+        profiler_.set_speeds(result_.speeds);
         measure_alone(grid);
-        result_.ends = profiler_.measure_ends(options_.limits.rank_tokens, options_.effort);
+        if (options_.known.empty()) {
+            result_.ends = profiler_.measure_ends(options_.limits.rank_tokens, options_.effort);
+        }
         for (std::size_t begin = 0; begin < grid.size();) {
             const std::size_t end = end_of_curve(grid, begin);
             if (grid[begin].strategy.degree() > 1) {
@@ -100,9 +104,11 @@ private:
             if (grid[begin].strategy.degree() == 1) {
                 const std::vector<Measurement> measured =
                     measure_curve(std::span(grid).subspan(begin, end - begin));
-                result_.speeds = clear_speeds(measured);
-                profiler_.set_speeds(result_.speeds);
-                correct_by_speeds(measured);
+                if (options_.known.empty()) {
+                    result_.speeds = clear_speeds(measured);
+                    profiler_.set_speeds(result_.speeds);
+                    correct_by_speeds(measured);
+                }
             }
             begin = end;
         }
@@ -131,7 +137,7 @@ private:
     }
 
     void refine() {
-        while (elapsed() < options_.most_seconds) {
+        while (elapsed() < options_.refine_seconds) {
             const std::vector<Request> next =
                 next_refinement(result_.points, options_.limits, options_.tolerance);
             if (next.empty()) {

@@ -12,17 +12,22 @@ namespace dcp::profile {
 
 struct GridOptions {
     GridLimits limits;
+    // Measured before on these ranks: what they reach is not measured again, nor are the ends and
+    // the speeds, which are taken as given.
+    std::vector<plan::ProfilePoint> known;
+    std::vector<double> known_speeds;
     Effort effort;
-    double tolerance = 0.02;   // of interpolation
-    double most_seconds = 60;  // of the whole; what has begun is finished
+    double tolerance = 0.03;     // of interpolation
+    double most_seconds = 60;    // of the coarse grid, as far as can be foreseen
+    double refine_seconds = 60;  // nothing is refined later than this
     // Told now and then how many micro-batches are measured; may be empty.
     std::function<void(int measured, double seconds)> progress;
 };
 
 struct GridResult {
     Ends ends;
-    std::vector<double> speeds;  // empty where ranks do not differ clearly
-    std::vector<plan::ProfilePoint> points;
+    std::vector<double> speeds;              // empty where ranks do not differ clearly
+    std::vector<plan::ProfilePoint> points;  // the known ones first
     int num_left_out = 0;  // requests of the coarse grid for which there was no time
     double seconds = 0;
 };

@@ -39,6 +39,12 @@ Request alone(const Request& request) {
             .sequences = std::clamp<std::int64_t>(request.sequences / degree, 1, tokens)};
 }
 
+bool is_stable(std::span<const double> seconds, const Effort& effort) {
+    const Estimate now = estimate(seconds);
+    return static_cast<int>(seconds.size()) >= effort.most_samples ||
+           (now.num_kept >= effort.least_samples && now.relative_error <= effort.relative_error);
+}
+
 }  // namespace
 
 struct LayerProfiler::Round {
@@ -152,10 +158,7 @@ bool LayerProfiler::is_done(const Round& round, const Effort& effort) const {
             seconds.push_back(sample.seconds.both() *
                               slowest_speed(round.placement.groups[sample.group]));
         }
-        const auto count = static_cast<int>(seconds.size());
-        return count >= effort.most_samples ||
-               (count >= effort.least_samples &&
-                estimate(seconds).relative_error <= effort.relative_error);
+        return is_stable(seconds, effort);
     });
 }
 
@@ -272,9 +275,7 @@ Ends LayerProfiler::measure_ends(std::int64_t rank_tokens, const Effort& effort)
         const int passes = static_cast<int>(
             std::clamp(std::ceil(effort.sample_seconds / std::max(first, 1e-9)), 1.0, 100.0));
         std::vector<double> seconds;
-        while (static_cast<int>(seconds.size()) < effort.most_samples &&
-               (static_cast<int>(seconds.size()) < effort.least_samples ||
-                estimate(seconds).relative_error > effort.relative_error)) {
+        while (!is_stable(seconds, effort)) {
             const std::vector<double> more = sample(passes);
             seconds.insert(seconds.end(), more.begin(), more.end());
         }

@@ -28,10 +28,10 @@ namespace dcp::profile {
 
 // How long to repeat. The defaults suit the start of a run.
 struct Effort {
-    double relative_error = 0.015;  // of forward and backward together: stable enough
-    int least_samples = 4;          // of a request, over all groups
-    int most_samples = 24;
-    double sample_seconds = 0.015;  // shorter passes are repeated within a sample
+    double relative_error = 0.02;  // of forward and backward together: stable enough
+    int least_samples = 3;         // of a request, over all groups, that count
+    int most_samples = 10;
+    double sample_seconds = 0.01;  // shorter passes are repeated within a sample
 };
 
 // One measured request.

@@ -19,34 +19,29 @@ double median(std::vector<double> values) {
 }
 
 Estimate estimate(std::span<const double> seconds) {
-    constexpr double kDeviations = 5;
-    constexpr double kNormal = 1.4826;  // standard deviation over median absolute deviation
-    constexpr double kLeastShare = 0.2;
+    constexpr double kMost = 1.25;              // times the fastest
+    constexpr double kMedianOverMean = 1.2533;  // sqrt(pi / 2): standard errors, normal samples
     if (seconds.empty()) {
         return {};
     }
-    const double middle = median({seconds.begin(), seconds.end()});
-    std::vector<double> deviations;
-    for (const double each : seconds) {
-        deviations.push_back(std::fabs(each - middle));
-    }
-    const double limit =
-        middle + std::max(kDeviations * kNormal * median(deviations), kLeastShare * middle);
+    const double limit = kMost * *std::min_element(seconds.begin(), seconds.end());
+    std::vector<double> kept;
     double sum = 0;
     double squares = 0;
-    int count = 0;
     for (const double each : seconds) {
         if (each <= limit) {
+            kept.push_back(each);
             sum += each;
             squares += each * each;
-            ++count;
         }
     }
-    const double mean = sum / count;
-    Estimate result{.seconds = mean, .num_rejected = static_cast<int>(seconds.size()) - count};
-    if (count > 1 && mean > 0) {
-        const double variance = std::max(0.0, squares - sum * mean) / (count - 1);
-        result.relative_error = std::sqrt(variance / count) / mean;
+    const auto count = static_cast<double>(kept.size());
+    Estimate result{.seconds = median(kept),
+                    .num_kept = static_cast<int>(kept.size()),
+                    .num_rejected = static_cast<int>(seconds.size() - kept.size())};
+    if (kept.size() > 1 && result.seconds > 0) {
+        const double variance = std::max(0.0, squares - sum * sum / count) / (count - 1);
+        result.relative_error = kMedianOverMean * std::sqrt(variance / count) / result.seconds;
     }
     return result;
 }

@@ -1,6 +1,6 @@
-// From repeated timings to one number. A machine that does other things now and then makes some
-// repeats far longer than all others: those are left out. What remains is averaged, not halved: a
-// step of many layers takes the sum of theirs.
+// From repeated timings to one number. Nothing makes a repeat faster than it can be, and a machine
+// that does other things makes many slower: those far above the fastest are left out, and the
+// median of the rest counts.
 #pragma once
 
 #include <span>
@@ -10,15 +10,15 @@ namespace dcp::profile {
 
 struct Estimate {
     double seconds = 0;
-    double relative_error = 1;  // standard error of the mean over the mean; 1: cannot be told yet
+    double relative_error = 1;  // standard error of the median over it; 1: cannot be told yet
+    int num_kept = 0;
     int num_rejected = 0;
 };
 
 // Of at least one value; of an even number the mean of the two in the middle.
 double median(std::vector<double> values);
 
-// Rejected is what lies above the median by more than 5 standard deviations (1.4826 x the median
-// absolute deviation) and by more than a fifth of it. Empty: all 0 but the error.
+// Rejected is what takes a quarter longer than the fastest. Empty: 0 seconds, error 1.
 Estimate estimate(std::span<const double> seconds);
 
 }  // namespace dcp::profile

@@ -219,16 +219,6 @@ void CostCorrection::solve(Shape& shape, const Row& prior, const Belief& belief)
     }
 }
 
-void CostCorrection::forget_shape() {
-    common_ = Shape{};
-    for (auto& [degree, shape] : shapes_) {
-        shape = Shape{};
-    }
-    first_class_ = kClasses;
-    last_class_ = -1;
-    residuals_.clear();
-}
-
 void CostCorrection::raise_bytes(int degree, std::int64_t tokens, double bytes) {
     std::int64_t begin = degree;  // of the class
     while (2 * begin <= tokens) {

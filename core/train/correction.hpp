@@ -43,9 +43,6 @@ public:
     // and without a prediction are passed over.
     void learn(const plan::CostModel& model, const std::vector<StepSample>& samples);
 
-    // The model has changed where it was wrong: what was learned of its shape no longer holds.
-    void forget_shape();
-
     // A step of so many tokens needs at least so many bytes more than the model says; it holds for
     // the degree's classes from that of the tokens on.
     void raise_bytes(int degree, std::int64_t tokens, double bytes);

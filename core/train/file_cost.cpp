@@ -62,6 +62,30 @@ void check_memory(const PlanningCost& cost,
                  : "the model alone does not fit there"));
 }
 
+// Degrees that are allowed by both, and the seconds of the model with the trainer's bytes.
+TrainingCost for_training(const PlanningCost& cost,
+                          const config::Config& config,
+                          const ModelRates& rates,
+                          const std::vector<int>& degrees,
+                          int ranks,
+                          const std::string& source) {
+    const auto least_layers = static_cast<int>(config.model.recompute_layers);
+    TrainingCost made{.model = std::make_shared<FileCost>(cost.model, least_layers, rates),
+                      .degrees = {},
+                      .speeds = cost.speeds,
+                      .source = source};
+    std::set_intersection(degrees.begin(), degrees.end(), cost.degrees.begin(), cost.degrees.end(),
+                          std::back_inserter(made.degrees));
+    if (made.degrees.empty()) {
+        throw ConfigError(fmt::format(
+            "{} allows the SP degrees {} of {} rank{}, planner.degrees {}: they have none in "
+            "common",
+            source, fmt::join(cost.degrees, ", "), ranks, ranks == 1 ? "" : "s",
+            fmt::join(degrees, ", ")));
+    }
+    return made;
+}
+
 }  // namespace
 
 plan::StepCost FileCost::cost(const plan::Load& load,
@@ -95,6 +119,17 @@ std::vector<plan::CostPiece> FileCost::pieces(int degree, int recompute_layers) 
     return pieces;
 }
 
+TrainingCost training_cost(const plan::Profile& profile,
+                           const config::Config& config,
+                           const ModelRates& rates,
+                           const std::vector<int>& degrees,
+                           int ranks,
+                           int ranks_per_node) {
+    const PlanningCost cost =
+        planning_cost(profile, "the profile", std::nullopt, ranks, ranks_per_node);
+    return for_training(cost, config, rates, degrees, ranks, "the profile");
+}
+
 TrainingCost training_cost(const config::Config& config,
                            const ModelRates& rates,
                            std::int64_t rank_tokens,
@@ -110,22 +145,8 @@ TrainingCost training_cost(const config::Config& config,
     }
     const PlanningCost cost = planning_cost(file, path, shape, ranks, ranks_per_node);
     check_model(config.model, cost, path);
-    const auto least_layers = static_cast<int>(config.model.recompute_layers);
     check_memory(cost, rank_tokens, deepest, path);
-
-    TrainingCost made{.model = std::make_shared<FileCost>(cost.model, least_layers, rates),
-                      .degrees = {},
-                      .speeds = cost.speeds};
-    std::set_intersection(degrees.begin(), degrees.end(), cost.degrees.begin(), cost.degrees.end(),
-                          std::back_inserter(made.degrees));
-    if (made.degrees.empty()) {
-        throw ConfigError(fmt::format(
-            "planner.cost: {} allows the SP degrees {} of {} rank{}, planner.degrees {}: they have "
-            "none in common",
-            path, fmt::join(cost.degrees, ", "), ranks, ranks == 1 ? "" : "s",
-            fmt::join(degrees, ", ")));
-    }
-    return made;
+    return for_training(cost, config, rates, degrees, ranks, "planner.cost: " + path);
 }
 
 }  // namespace dcp::train

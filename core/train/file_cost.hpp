@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,16 @@ struct TrainingCost {
     std::shared_ptr<const plan::CostModel> model;
     std::vector<int> degrees;    // of the configuration that the file allows too
     std::vector<double> speeds;  // of every rank; empty: all 1
+    std::string source;          // for messages
 };
+
+// A profile of this model on these ranks. ConfigError where it allows none of `degrees`.
+TrainingCost training_cost(const plan::Profile& profile,
+                           const config::Config& config,
+                           const ModelRates& rates,
+                           const std::vector<int>& degrees,
+                           int ranks,
+                           int ranks_per_node);
 
 // planner.cost for this model. ConfigError where the file is not about this model, allows none of
 // `degrees`, or says that `rank_tokens` on one rank do not fit though `deepest` layers recompute.

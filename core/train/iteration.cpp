@@ -96,6 +96,7 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     data::Sampler ahead = *sampler_;
     const GlobalBatch next = draw(ahead);
     plan::Plan plan = plans_->take(queue_, iteration, batch, next);
+    measure_new(iteration);
     IterationReport report;
     for (int replays = 0;; ++replays) {
         report = begin_report(iteration, batch, plan);

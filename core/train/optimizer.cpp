@@ -112,4 +112,10 @@ void Optimizer::step(Queue& queue,
     }
 }
 
+// Moments of 0 stay 0, and a rate of 0 moves nothing.
+void Optimizer::rehearse_step(Queue& queue, Tensor parameters, ConstTensor gradients) {
+    step(queue, parameters, gradients, /*learning_rate=*/0, /*gradient_scale=*/1);
+    steps_ = 0;
+}
+
 }  // namespace dcp::train

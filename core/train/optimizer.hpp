@@ -42,6 +42,10 @@ public:
               double learning_rate,
               double gradient_scale);
 
+    // The work of step() without its effect, to be timed: before the first step, with gradients
+    // that are all 0.
+    void rehearse_step(Queue& queue, Tensor parameters, ConstTensor gradients);
+
     // What reduce() pushes onto the arena at most.
     std::int64_t scratch_bytes() const;
 

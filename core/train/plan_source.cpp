@@ -37,18 +37,6 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
-// node: plans then are right, and only their idea of which links are slow is not.
-int ranks_per_node(const comm::Topology& topology) {
-    const int per_node = topology.ranks_on_node.front();
-    for (int rank = 0; rank < topology.num_ranks; ++rank) {
-        if (topology.node_of_rank[static_cast<std::size_t>(rank)] != rank / per_node) {
-            return topology.num_ranks;
-        }
-    }
-    return per_node;
-}
-
 std::int64_t tokens_of(const plan::Step& step, const GlobalBatch& batch) {
     std::int64_t tokens = 0;
     for (const std::int32_t index : step.sequences) {
@@ -72,9 +60,11 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
       limits_(limits),
       cost_{.model = std::make_shared<ModelCost>(config.model, limits.rates),
             .degrees = allowed_degrees(config, world.size()),
-            .speeds = {}},
+            .speeds = {},
+            .source = "the probe"},
       learner_(allowed_degrees(config, world.size()), world.size(), config.planner.correct) {
     if (!config.planner.cost.empty()) {
+        has_cost_ = true;
         cost_ = training_cost(config, limits.rates, limits.rank_tokens, limits.deepest,
                               cost_.degrees, world.size(), ranks_per_node(world.topology));
     }
@@ -83,6 +73,11 @@ PlanSource::PlanSource(const config::Config& config, const World& world, const P
 void PlanSource::set_rates(const ModelRates& rates) {
     limits_.rates = rates;
     cost_.model = std::make_shared<ModelCost>(config_.model, rates);
+}
+
+void PlanSource::set_cost(TrainingCost cost) {
+    cost_ = std::move(cost);
+    has_cost_ = true;
 }
 
 PlanSource::~PlanSource() {
@@ -244,7 +239,7 @@ void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned)
         fmt::print(stderr,
                    "dcp: warning: iteration {}: {} of {} micro-batches lie outside of what {} "
                    "measured; their costs are careful guesses (said once)\n",
-                   iteration, planned.guesses, planned.plan.steps.size(), config_.planner.cost);
+                   iteration, planned.guesses, planned.plan.steps.size(), cost_.source);
     }
 }
 
@@ -298,6 +293,20 @@ plan::Plan PlanSource::take(Queue& queue,
                             const GlobalBatch& now,
                             const GlobalBatch& next) {
     return share(queue, iteration, now, next);
+}
+
+std::vector<profile::Request> PlanSource::not_measured() const {
+    const plan::Problem problem = uncorrected_problem(last_batch_);
+    std::vector<profile::Request> requests;
+    for (const plan::Step& step : last_.steps) {
+        const plan::Load load = plan::load_of(problem, step.sequences);
+        const profile::Request request = profile::request_for(load, step.strategy);
+        if (!problem.cost->covers(load, step.strategy) &&
+            std::find(requests.begin(), requests.end(), request) == requests.end()) {
+            requests.push_back(request);
+        }
+    }
+    return requests;
 }
 
 // "rank 1 has 3.2 MiB too little for a micro-batch of 1024 tokens on ranks 0-1"

@@ -13,6 +13,7 @@
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/planner.hpp"
+#include "core/profile/request.hpp"
 #include "core/train/cost_learner.hpp"
 #include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
@@ -53,6 +54,7 @@ public:
     // What steps are taken to cost, from the next plan on; the same on all ranks.
     const ModelRates& rates() const { return limits_.rates; }
     void set_rates(const ModelRates& rates);
+    void set_cost(TrainingCost cost);
 
     // Collective. The plan of `now`; rank 0 starts on `next` before it returns. Every rank has
     // checked it, and all have compared its hash.
@@ -70,6 +72,10 @@ public:
                       const GlobalBatch& next,
                       const std::vector<MemoryShortage>& shortages,
                       int replays);
+
+    // Micro-batches of the last plan whose costs are guesses beyond what the model knows; the same
+    // on all ranks.
+    std::vector<profile::Request> not_measured() const;
 
     // Compares the iteration of the last plan with it (CostLearner), on all ranks alike; adds what
     // was learned to the report. Plans that are not begun yet are made with it.
@@ -96,7 +102,7 @@ private:
     };
     plan::Problem uncorrected_problem(const GlobalBatch& batch) const;
     plan::Problem problem(const GlobalBatch& batch) const;
-    bool predicts() const { return world_.size() > 1 || !config_.planner.cost.empty(); }
+    bool predicts() const { return world_.size() > 1 || has_cost_; }
     Job job(std::int64_t iteration, const GlobalBatch& batch, bool is_awaited) const;
     Planned make(const Job& job) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
@@ -116,6 +122,7 @@ private:
     const World& world_;
     PlanLimits limits_;
     TrainingCost cost_;
+    bool has_cost_ = false;  // a file's or a profile's
     CostLearner learner_;
     std::future<Planned> ahead_;
     double search_seconds_ = 0;  // that a long search took, as far as it is known

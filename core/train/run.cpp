@@ -55,6 +55,9 @@ void print_head(const Console& console,
     console.line(fmt::format(
         "ranks       {}{}", trainer.world().topology.to_string(),
         trainer.world().size() > 1 ? fmt::format(", planner {}", config.planner.name) : ""));
+    if (!trainer.cost_origin().empty()) {
+        console.line(fmt::format("costs       {}", trainer.cost_origin()));
+    }
     console.line(fmt::format("memory      budget {} a rank, at most {} will be used",
                              format_bytes(trainer.machine().budget_bytes),
                              format_bytes(trainer.predicted_peak_bytes())));
@@ -267,38 +270,19 @@ private:
     int stopped_by_ = 0;  // the signal, on all ranks alike
 };
 
-// Ranks whose machines have different memory plan with the least.
-config::Config with_common_budget(config::Config config, const World& world, Queue& control) {
-    if (config.memory.budget == config::kAutomatic) {
-        std::int64_t negative = -default_host_budget_bytes() / world.ranks_on_node;
-        comm::all_reduce_values(control, *world.all, std::span(&negative, 1), comm::ReduceOp::kMax);
-        config.memory.budget = -negative;
-    }
-    return config;
-}
-
 }  // namespace
 
 void run_training(const config::Config& asked, const World& world, const TrainOptions& options) {
     Queue control =
         Queue::cpu(1);  // for what ranks tell each other before they have one of their own
-    const config::Config config = with_common_budget(asked, world, control);
-    std::unique_ptr<Trainer> trainer;
+    config::Config config = asked;
     Outputs outputs;
     run_on_all(control, world, [&] {  // first: a port that is taken should not cost time
         if (world.is_first() && config.monitor.prometheus_port != config::kOff) {
             outputs.prometheus.emplace(config, world.size());
         }
     });
-    run_on_all(control, world, [&] {
-        if (config.model.has_two_dimensions()) {
-            throw UnsupportedError(
-                "model.kind is transformer-2d: this version plans for it (`dcp plan --model`) but "
-                "cannot train it; train a transformer-1d");
-        }
-        trainer = std::make_unique<Trainer>(config, world);
-    });
-    trainer->check_ranks_agree();
+    const std::unique_ptr<Trainer> trainer = make_trainer(config, world, control);
     if (config.run.iterations > 0) {
         trainer->measure_costs();
     }

@@ -16,7 +16,6 @@
 #include "core/config/cost_file.hpp"
 #include "core/config/reader.hpp"
 #include "core/train/byte_frequency.hpp"
-#include "core/train/rates_probe.hpp"
 #include "core/train/weights.hpp"
 
 namespace dcp::train {
@@ -148,6 +147,13 @@ std::int64_t Trainer::longest_sequence() const {
     return longest;
 }
 
+// A batch may be smaller than a micro-batch.
+std::int64_t Trainer::largest_batch_tokens() const {
+    const std::int64_t longest = longest_sequence();
+    return config_.batch.sequences > 0 ? config_.batch.sequences * longest
+                                       : std::max(config_.batch.tokens, longest);
+}
+
 void Trainer::fail_model_too_large() const {
     throw ConfigError(fmt::format(
         "memory.budget is too small for the model: {} parameters with their gradients and "
@@ -169,11 +175,7 @@ void Trainer::check_memory() {
                                            arena_.current_bytes(), optimizer_->scratch_bytes());
     const std::int64_t budget = arena_.budget_bytes();
     const std::int64_t longest = longest_sequence();
-    // A batch may be smaller than a micro-batch.
-    const std::int64_t in_batch = config_.batch.sequences > 0
-                                      ? config_.batch.sequences * longest
-                                      : std::max(config_.batch.tokens, longest);
-    const std::int64_t largest = std::min(micro_batch_tokens_, in_batch);
+    const std::int64_t largest = std::min(micro_batch_tokens_, largest_batch_tokens());
     const std::int64_t fits = memory_->most_tokens(budget, largest, deepest());
     const bool is_chosen = config_.batch.micro_batch_tokens > 0;
     if (fits == 0 || (is_chosen && fits < largest)) {
@@ -262,18 +264,6 @@ void Trainer::make_plans() {
             .rates = {
                 .bytes = memory_->lines(arena_.budget_bytes(), micro_batch_tokens_, shallowest),
                 .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))}});
-}
-
-void Trainer::measure_costs() {
-    if (world_.size() > 1 && config_.planner.cost.empty()) {
-        RatesProbe probe(config_.model, queue_, arena_, world_, *groups_, *model_);
-        const std::int64_t depth =
-            memory_->most_bytes(micro_batch_tokens_, config_.model.recompute_layers) <=
-                    arena_.budget_bytes()
-                ? config_.model.recompute_layers
-                : deepest();
-        plans_->set_rates(probe.measure(micro_batch_tokens_, depth, plans_->rates()));
-    }
 }
 
 void Trainer::check_ranks_agree() {

@@ -20,6 +20,7 @@
 #include "core/train/machine.hpp"
 #include "core/train/optimizer.hpp"
 #include "core/train/plan_source.hpp"
+#include "core/train/profile_source.hpp"
 #include "core/train/report.hpp"
 #include "core/train/schedule.hpp"
 #include "core/train/step_memory.hpp"
@@ -40,9 +41,15 @@ public:
     // Throws on all ranks unless all were started alike: configuration, data sets, program.
     void check_ranks_agree();
 
-    // Measures what steps cost on these ranks, for the planner. Without it plans are as right, and
-    // only the ratio of computing to exchanging is a guess.
+    // Finds out what steps cost on these ranks, for the planner, as `profile` and planner.cost say.
+    // Without it plans are as right, and only the ratio of computing to exchanging is a guess.
     void measure_costs();
+    // A profile of this model on these ranks, measured now.
+    ProfileSource& measure_profile();
+    // Null where costs come from elsewhere.
+    ProfileSource* profile() { return profile_.get(); }
+    // Where costs come from, for people; empty where plans need none.
+    const std::string& cost_origin() const { return cost_origin_; }
 
     // Trains the next global batch; iterations count from 1. NonFiniteError leaves weights and
     // optimizer as they were.
@@ -92,7 +99,14 @@ private:
     [[noreturn]] void fail_step_too_large(std::int64_t tokens, std::int64_t fits) const;
     [[noreturn]] void fail_sequence_too_long(std::int64_t longest, int ranks, bool of_memory) const;
     void make_plans();
+    ProfileSubject profile_subject();
+    UpdateSeconds time_update();
+    void plan_by_profile();
+    void use_profile();
+    void plan_by_rates();
+    void measure_new(std::int64_t iteration);
     std::int64_t longest_sequence() const;
+    std::int64_t largest_batch_tokens() const;
     GlobalBatch draw(data::Sampler& sampler) const;
     float weight(const GlobalBatch& batch, std::int64_t length) const;
     void run_steps(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
@@ -140,6 +154,9 @@ private:
     std::unique_ptr<comm::GroupCache> groups_;
     std::unique_ptr<StepMemory> memory_;
     std::unique_ptr<PlanSource> plans_;
+    std::unique_ptr<ProfileSource> profile_;
+    std::string cost_origin_;
+    std::int64_t num_measured_later_ = 0;  // micro-batches, by measure_new()
     model::LocalAttention local_attention_;
     StepFaults faults_;
     Schedule schedule_;
@@ -148,6 +165,13 @@ private:
 struct TrainOptions {
     bool profile_ops = false;
 };
+
+// `dcp profile`: measures a profile and writes it to `path`, or where `profile: auto` looks for it
+// when the path is empty; says what it has measured.
+void run_profile(const config::Config& config, const World& world, const std::string& path);
+
+// What both begin with; collective. `config` is completed by what only the ranks together know.
+std::unique_ptr<Trainer> make_trainer(config::Config& config, const World& world, Queue& control);
 
 // `dcp train`: the whole run, from an empty folder to weights. Returns when all iterations are done
 // or a signal asked to stop.

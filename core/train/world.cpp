@@ -35,6 +35,16 @@ World LocalWorld::world() {
             .topology = comm::make_topology(std::span(&key, 1))};
 }
 
+int ranks_per_node(const comm::Topology& topology) {
+    const int per_node = topology.ranks_on_node.front();
+    for (int rank = 0; rank < topology.num_ranks; ++rank) {
+        if (topology.node_of_rank[static_cast<std::size_t>(rank)] != rank / per_node) {
+            return topology.num_ranks;
+        }
+    }
+    return per_node;
+}
+
 void run_on_all(Queue& queue, const World& world, const std::function<void()>& action) {
     int exit_code = 0;
     std::string message;

@@ -36,6 +36,10 @@ private:
     std::unique_ptr<comm::GroupFactory> no_groups_;
 };
 
+// Plans know nodes as equal runs of neighbouring ranks. Ranks placed in any other way count as one
+// node: plans then are right, and only their idea of which links are slow is not.
+int ranks_per_node(const comm::Topology& topology);
+
 // Runs `action` on every rank; it must not be collective itself. Where it throws on some ranks, all
 // throw alike: what the first of them had to say, with its exit code.
 void run_on_all(Queue& queue, const World& world, const std::function<void()>& action);

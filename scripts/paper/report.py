@@ -34,6 +34,24 @@ def speed_up_table(runs, ranks):
     return table(["set", "ranks", *PLANNERS[1:], "at the bound"], rows)
 
 
+def behind(cases):
+    """A sentence on who is faster than dcp, and where; `cases` are (name, runs of one number of ranks)."""
+    found = []
+    for name, runs in cases:
+        seconds = find(runs, planner="dcp")["seconds"]
+        found += [f"`{run['planner']}` by {100 * (seconds / run['seconds'] - 1):.1f} % ({name})"
+                  for run in runs if seconds / run["seconds"] > 1.0005]
+    if not found:
+        return "\nNo other planner is faster than `dcp` in any row.\n"
+    return f"\nFaster than `dcp`: {', '.join(found)}. {BEHIND_TEXT}\n"
+
+
+def at_ranks(runs):
+    """The sets of an experiment with one list of runs for every number of ranks."""
+    return [(f"{kind} {name}, {number} ranks", [run for run in found if run["ranks"] == number])
+            for (kind, name), found in runs.items() for number in sorted({run["ranks"] for run in found})]
+
+
 def imbalance_table(runs, ranks):
     rows = []
     for (kind, name), found in runs.items():
@@ -186,11 +204,14 @@ def write(path, results, quick, plots):
                        if quick else "")
     text += TARGETS_TEXT + targets_table(results["speed_ups"])
     text += SPEED_TEXT.format(plot=plots["speed_ups"]) + speed_up_table(results["speed_ups"], ranks)
+    text += behind(at_ranks(results["speed_ups"]))
     text += PUBLISHED_TEXT + published_table(results["speed_ups"], results["bucket_degrees"])
     text += WHY_TEXT + bucket_table(results["speed_ups"], results["bucket_degrees"])
-    text += ELASTIC_TEXT + elastic_table(results["elastic"])
+    text += ELASTIC_TEXT + elastic_table(results["elastic"]) + behind(at_ranks(results["elastic"]))
     text += LAWS_TEXT + laws_table(results["laws"])
     text += BATCH_TEXT.format(plot=plots["batch_sizes"]) + batch_table(results["batch_sizes"])
+    text += behind([(f"{kind} {name}, {size} a rank", found)
+                    for (kind, name, size), found in results["batch_sizes"].items()])
     text += IMBALANCE_TEXT + imbalance_table(results["speed_ups"], ranks)
     text += SCALING_TEXT.format(plot=plots["scaling"]) + scaling_table(results["scaling"])
     text += RECOMPUTE_TEXT.format(plot=plots["recomputation"]) + recompute_table(results["recomputation"])
@@ -217,8 +238,14 @@ inference, and the speed-ups depend on it.
 
 "At the bound": a plan as short as the lower bound, which no plan can beat, whoever makes it.
 """
+BEHIND_TEXT = """There `dcp` plans at fast effort, which
+does not look at plans of `dcp-intra`, nor at any other where its own is near the bound; in background effort none of these is ever
+faster on a fixed batch."""
 TARGETS_TEXT = """
 ## Targets (simulated)
+
+Where even the bound is below a target, no plan of anybody reaches it over this `bucket`, which takes the smallest SP degree that
+holds a million tokens, 4, and trains all of the batch: the target would need a slower baseline.
 
 """
 SPEED_TEXT = """
@@ -259,7 +286,8 @@ Speed-up of `bucket` at other SP degrees over the one it takes:
 """
 ELASTIC_TEXT = """
 With `batch.mode: elastic` idle time is filled with the sequences that come next, for every planner, until the same sequences are
-trained. What fills may have any SP degree, so it helps `bucket` more than its own method would:
+trained. What fills may have any SP degree, so it helps `bucket` more than its own method would, and whoever leaves most idle gains most.
+`dcp` plans at fast effort:
 
 """
 LAWS_TEXT = """
@@ -271,6 +299,8 @@ BATCH_TEXT = """
 ## How much depends on the size of the batch (simulated)
 
 ![batch size]({plot})
+
+All at fast effort.
 
 """
 IMBALANCE_TEXT = """

@@ -28,6 +28,7 @@ batch:
   tokens: 1024
 optimizer: {{lr: 5e-3}}
 schedule: {{kind: constant, warmup: 2}}
+profile: off
 run: {{iterations: 20, dtype: fp32, threads: 1, device: cpu, folder: {folder}, validate_every: 0}}
 """
 

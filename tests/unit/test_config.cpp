@@ -148,6 +148,7 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         {"monitor.tensorboard", "true", "true"},
         {"monitor.prometheus_port", "0", "0"},
         {"monitor.trace_iterations", "[5, 1e1]", "[5, 10]"},
+        {"profile", "profiles/here.json", "profiles/here.json"},
     };
     REQUIRE(rows.size() == schema().size());
     for (const Row& row : rows) {
@@ -155,11 +156,14 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         const Key* key = find_key(row.key);
         REQUIRE(key != nullptr);
         const std::string section = section_of(row.key);
-        const std::string field = std::string(row.key).substr(section.size() + 1);
+        const bool is_top = section == row.key;
+        const std::string field =
+            is_top ? section : std::string(row.key).substr(section.size() + 1);
         const std::string train = field == "train" ? "" : "train: [a], ";
         const std::string file =
-            section == "data" ? "data: {" + train + field + ": " + row.written + "}\n"
-                              : kTrain + section + ":\n  " + field + ": " + row.written + "\n";
+            section == "data"
+                ? "data: {" + train + field + ": " + row.written + "}\n"
+                : kTrain + (is_top ? "\n" : section + ":\n  ") + field + ": " + row.written + "\n";
         const Reading from_file = parse_config(file, "run.yaml", row.also);
         const std::string line = section == "data" ? "run.yaml:1" : "run.yaml:3";
         CHECK(key->print(from_file.config) == row.printed);
@@ -178,6 +182,22 @@ TEST_CASE("every key is read from the file and from --set, and printed back", "[
         CHECK(to_yaml(parse(print(from_file.config, from_file.provenance))) == yaml);
         CHECK(parse(yaml).model == from_file.config.model);
     }
+}
+
+TEST_CASE("profile stands by itself, and beside no cost file", "[unit][config]") {
+    CHECK(parse("data: {train: [a]}\n").profile == kAutoProfile);
+    CHECK(parse("profile: off\n" + kTrain).profile == kNoProfile);
+    CHECK(parse_config(kTrain + "profile: a.json\n", "run.yaml", {"profile=auto"}).config.profile ==
+          kAutoProfile);
+    CHECK(parse(kTrain + "profile: off\nplanner: {cost: c.yaml}\n").planner.cost == "c.yaml");
+    CHECK(error_of(kTrain + "profile: a.json\nplanner: {cost: c.yaml}\n") ==
+          "run.yaml:2: profile is a.json, planner.cost is c.yaml: both say what steps cost: leave "
+          "one of them out");
+    CHECK(error_of(kTrain + "profile: \"\"\n") ==
+          "run.yaml:2: profile is '', expected auto, off or a file");
+    CHECK(error_of(kTrain + "profile: {path: a}\n") ==
+          "run.yaml:2: unknown key 'profile.path'; known: model, data, batch, optimizer, "
+          "schedule, planner, memory, run, monitor, profile");
 }
 
 TEST_CASE("mistakes in one value name place, key, value and what is allowed", "[unit][config]") {
@@ -283,7 +303,7 @@ TEST_CASE("unknown and repeated keys", "[unit][config]") {
     CHECK(error_of(kTrain + "zzzzzz: 1\n") ==
           "run.yaml:2: unknown key 'zzzzzz'; known: model, data, batch, optimizer, schedule, "
           "planner, "
-          "memory, run, monitor");
+          "memory, run, monitor, profile");
     CHECK(error_of(kTrain, {"model.hiden=5"}) ==
           "--set: unknown key 'model.hiden'; did you mean 'model.hidden'?");
     CHECK(error_of(kTrain + "model:\n  ffn: 1\n  hidden: 5\n  ffn: 1\n") ==

@@ -129,8 +129,6 @@ TEST_CASE("corrections are bounded", "[unit][correction]") {
             CHECK(one.factor >= 1 / CostCorrection::kMostFactor);
         }
     }
-    correction.forget_shape();
-    CHECK(correction.shape().empty());
 }
 
 TEST_CASE("bytes are raised for a class and those above it", "[unit][correction]") {
