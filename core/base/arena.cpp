@@ -37,10 +37,14 @@ std::string_view name(MemoryCategory category) {
 
 namespace {
 
+// Addresses alone: pages become real when they are written.
+constexpr std::int64_t kBudgetOverOverdraft = 4;
+
 class HostMemory final : public ArenaMemory {
 public:
-    explicit HostMemory(std::int64_t budget_bytes)
-        : num_bytes_(static_cast<std::size_t>(std::max(budget_bytes, Arena::kAlignmentBytes))) {
+    HostMemory(std::int64_t budget_bytes, std::int64_t overdraft_bytes)
+        : num_bytes_(static_cast<std::size_t>(
+              std::max(budget_bytes + overdraft_bytes, Arena::kAlignmentBytes))) {
         void* range = mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (range == MAP_FAILED) {
@@ -69,7 +73,10 @@ private:
 }  // namespace
 
 Arena::Arena(std::int64_t budget_bytes)
-    : Arena(budget_bytes, std::make_unique<HostMemory>(budget_bytes)) {}
+    : Arena(budget_bytes,
+            std::make_unique<HostMemory>(budget_bytes, budget_bytes / kBudgetOverOverdraft)) {
+    overdraft_bytes_ = budget_bytes / kBudgetOverOverdraft;
+}
 
 Arena::Arena(std::int64_t budget_bytes, std::unique_ptr<ArenaMemory> memory)
     : memory_(std::move(memory)), budget_bytes_(budget_bytes) {}
@@ -96,7 +103,9 @@ Tensor Arena::allocate(std::string_view tensor_name,
                        DType dtype,
                        Shape shape) {
     const std::int64_t bytes = padded_bytes(dtype, shape);
-    if (bytes > budget_bytes_ - used_bytes_) {
+    const std::int64_t missing = bytes - (budget_bytes_ - used_bytes_);
+    missing_bytes_ = std::max(missing_bytes_, missing);
+    if (missing > (overdrafts_ > 0 ? overdraft_bytes_ : 0)) {
         std::string held;
         for (int index = 0; index < kNumMemoryCategories; ++index) {
             const std::int64_t category_bytes = by_category_[static_cast<std::size_t>(index)];

@@ -8,6 +8,10 @@
 // The memory may be that of a GPU (core/base/cuda/arena_memory.hpp); the accounting is the same. A
 // scope's memory is used again at once, so all work on one arena goes through one queue.
 //
+// A group of ranks that share a step cannot leave it in the middle: its members wait for each other
+// in exchanges. So a rank whose memory turns out to be too small there may pass the budget for as
+// long as an Overdraft lives, by up to a quarter, and tells the others afterwards.
+//
 // Bytes are exact, by category, now and at the peak. Allocations are 64-byte aligned (one cache
 // line, one AVX-512 register); the padding counts. Contents of a new allocation are undefined
 // (debug builds and the sanitizer preset fill them with NaN bytes).
@@ -54,7 +58,7 @@ public:
     // Reserves addresses for budget_bytes of host memory; pages become real when first written.
     // IoError when the system refuses.
     explicit Arena(std::int64_t budget_bytes);
-    // `memory` has at least budget_bytes.
+    // `memory` has at least budget_bytes, and no more is ever used of it.
     Arena(std::int64_t budget_bytes, std::unique_ptr<ArenaMemory> memory);
     ~Arena() = default;
     Arena(const Arena&) = delete;
@@ -86,6 +90,20 @@ public:
         std::array<std::int64_t, kNumMemoryCategories> by_category_;
     };
 
+    // While one lives, the budget may be passed.
+    class Overdraft {
+    public:
+        explicit Overdraft(Arena& arena) : arena_(arena) { ++arena_.overdrafts_; }
+        ~Overdraft() { --arena_.overdrafts_; }
+        Overdraft(const Overdraft&) = delete;
+        Overdraft& operator=(const Overdraft&) = delete;
+        Overdraft(Overdraft&&) = delete;
+        Overdraft& operator=(Overdraft&&) = delete;
+
+    private:
+        Arena& arena_;
+    };
+
     std::int64_t budget_bytes() const { return budget_bytes_; }
     std::int64_t current_bytes() const { return used_bytes_; }
     std::int64_t current_bytes(MemoryCategory category) const;
@@ -97,8 +115,13 @@ public:
     }                   // highest mark ever; reset_peak() does not lower it
     void reset_peak();  // peaks start again from what is held now
     // A second, shorter mark: the highest point since start_mark().
-    void start_mark() { mark_bytes_ = used_bytes_; }
+    void start_mark() {
+        mark_bytes_ = used_bytes_;
+        missing_bytes_ = 0;
+    }
     std::int64_t mark_bytes() const { return mark_bytes_; }
+    // Most bytes that were asked for beyond the budget since then, granted or refused.
+    std::int64_t missing_bytes() const { return missing_bytes_; }
 
     // Bytes that one allocation of this size takes from the budget.
     static std::int64_t padded_bytes(DType dtype, const Shape& shape);
@@ -109,6 +132,9 @@ private:
     std::int64_t used_bytes_ = 0;
     std::int64_t peak_bytes_ = 0;
     std::int64_t mark_bytes_ = 0;
+    std::int64_t missing_bytes_ = 0;
+    std::int64_t overdraft_bytes_ = 0;  // there are so many beyond the budget
+    int overdrafts_ = 0;
     std::int64_t reserved_bytes_ = 0;
     std::array<std::int64_t, kNumMemoryCategories> by_category_{};
     std::array<std::int64_t, kNumMemoryCategories> peak_by_category_{};

@@ -11,12 +11,8 @@ namespace {
 constexpr std::size_t kPaceIterations = 5;      // the median of so many
 constexpr std::size_t kHistoryIterations = 15;  // what an iteration of steps all alike is held to
 constexpr std::size_t kResiduals = 64;          // that tell what is usual
-constexpr double kRemembered = 0.97;            // of what was known an iteration before
+constexpr double kRemembered = 0.985;           // of what was known an iteration before
 constexpr double kLeastScale = 0.03;            // residuals below it are noise in any run
-// Strength of what is believed without data, in steps.
-constexpr double kNeighbours = 1.0;  // two classes side by side have the same factor
-constexpr double kTokensNearOne = 0.05;
-constexpr double kSquaredNearOne = 1.0;
 
 double median(std::deque<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -116,8 +112,8 @@ std::vector<CostCorrection::Seen> CostCorrection::see(const plan::CostModel& mod
         const double rank_tokens = static_cast<double>(sample.load.tokens) / degree;
         const auto below = static_cast<int>(
             std::clamp(std::log2(rank_tokens), 0.0, static_cast<double>(kClasses - 2)));
-        of_degree.first_class = std::min(of_degree.first_class, below);
-        of_degree.last_class = std::max(of_degree.last_class, below + 1);
+        first_class_ = std::min(first_class_, below);
+        last_class_ = std::max(last_class_, below + 1);
         const Row row = basis(rank_tokens, {of_tokens, whole - of_tokens});
         seen.push_back({.shape = &of_degree,
                         .class_index = below,
@@ -145,44 +141,58 @@ void CostCorrection::learn(const plan::CostModel& model, const std::vector<StepS
         return one.shape == seen.front().shape && one.class_index == seen.front().class_index;
     });
     const double common = are_alike ? median(paces_) : level;
+    common_.forget(kRemembered);
     for (auto& [degree, shape] : shapes_) {
-        for (Row& row : shape.products) {
-            std::for_each(row.begin(), row.end(), [](double& sum) { sum *= kRemembered; });
-        }
-        std::for_each(shape.targets.begin(), shape.targets.end(),
-                      [](double& sum) { sum *= kRemembered; });
+        shape.forget(kRemembered);
     }
     for (const Seen& one : seen) {
         // Relative to the prediction, so that short steps count as much as long ones.
         const double target = one.seconds / (common * one.predicted_seconds);
         const double weight = huber_weight(target - 1);
-        for (std::size_t i = 0; i < kUnknowns; ++i) {
-            const double weighted = weight * one.row[i] / one.predicted_seconds;
-            one.shape->targets[i] += weighted * target;
-            for (std::size_t j = 0; j < kUnknowns; ++j) {
-                one.shape->products[i][j] += weighted * one.row[j] / one.predicted_seconds;
-            }
-        }
+        Row row = one.row;
+        std::for_each(row.begin(), row.end(), [&](double& x) { x /= one.predicted_seconds; });
+        common_.add(row, target, weight);
+        one.shape->add(row, target, weight);
     }
+    Row ones;
+    ones.fill(1);
+    solve(common_, ones, {.neighbours = 0.2, .tokens = 0.01, .squared = 0.05});
     for (auto& [degree, shape] : shapes_) {
-        solve(shape);
+        solve(shape, common_.factors, {.neighbours = 1, .tokens = 0.2, .squared = 1});
     }
 }
 
-// Normal equations with what is believed without data, by Cholesky's decomposition in place; that
-// belief makes them positive definite.
-void CostCorrection::solve(Shape& shape) {
+void CostCorrection::Shape::forget(double remembered) {
+    for (std::size_t i = 0; i < kUnknowns; ++i) {
+        targets[i] *= remembered;
+        for (double& sum : products[i]) {
+            sum *= remembered;
+        }
+    }
+}
+
+void CostCorrection::Shape::add(const Row& row, double target, double weight) {
+    for (std::size_t i = 0; i < kUnknowns; ++i) {
+        targets[i] += weight * row[i] * target;
+        for (std::size_t j = 0; j < kUnknowns; ++j) {
+            products[i][j] += weight * row[i] * row[j];
+        }
+    }
+}
+
+// Normal equations for how far factors are from `prior`, with what is believed without data, by
+// Cholesky's decomposition in place; that belief makes them positive definite.
+void CostCorrection::solve(Shape& shape, const Row& prior, const Belief& belief) {
     std::array<Row, kUnknowns> a = shape.products;
     Row x = shape.targets;
     for (std::size_t i = 0; i < kUnknowns; ++i) {
-        const double near_one = i == kClasses ? kSquaredNearOne : kTokensNearOne;
-        a[i][i] += near_one;
-        x[i] += near_one;
+        x[i] -= inner_product(shape.products[i], prior);
+        a[i][i] += i == kClasses ? belief.squared : belief.tokens;
         if (i + 1 < kClasses) {
-            a[i][i] += kNeighbours;
-            a[i + 1][i + 1] += kNeighbours;
-            a[i][i + 1] -= kNeighbours;
-            a[i + 1][i] -= kNeighbours;
+            a[i][i] += belief.neighbours;
+            a[i + 1][i + 1] += belief.neighbours;
+            a[i][i + 1] -= belief.neighbours;
+            a[i + 1][i] -= belief.neighbours;
         }
     }
     for (std::size_t i = 0; i < kUnknowns; ++i) {
@@ -205,15 +215,8 @@ void CostCorrection::solve(Shape& shape) {
             x[i] -= a[k][i] * x[k];
         }
         x[i] /= a[i][i];
-        shape.factors[i] = bounded(x[i], kMostFactor);
+        shape.factors[i] = bounded(prior[i] + x[i], kMostFactor);
     }
-}
-
-void CostCorrection::forget_shape() {
-    for (auto& [degree, shape] : shapes_) {
-        shape = Shape{};
-    }
-    residuals_.clear();
 }
 
 void CostCorrection::raise_bytes(int degree, std::int64_t tokens, double bytes) {
@@ -221,31 +224,37 @@ void CostCorrection::raise_bytes(int degree, std::int64_t tokens, double bytes) 
     while (2 * begin <= tokens) {
         begin *= 2;
     }
-    plan::DegreeCorrection before{.tokens = {}, .squared = 1, .bytes = bytes_[degree]};
+    const double raised = std::max(bytes, more_bytes(degree, begin));
     std::vector<plan::MoreBytes> after;
-    for (const plan::MoreBytes& one : before.bytes) {
+    for (const plan::MoreBytes& one : bytes_[degree]) {
         if (one.tokens < begin) {
             after.push_back(one);
         }
     }
-    const double raised = more_bytes_at(before, begin) + bytes;
     after.push_back({.tokens = begin, .bytes = raised});
-    for (const plan::MoreBytes& one : before.bytes) {
-        if (one.tokens > begin) {
-            after.push_back({.tokens = one.tokens, .bytes = std::max(one.bytes, raised)});
+    for (const plan::MoreBytes& one : bytes_[degree]) {
+        if (one.tokens > begin && one.bytes > raised) {
+            after.push_back(one);
         }
     }
     bytes_[degree] = std::move(after);
 }
 
+double CostCorrection::more_bytes(int degree, std::int64_t tokens) const {
+    const auto found = bytes_.find(degree);
+    return found == bytes_.end()
+               ? 0
+               : plan::more_bytes_at({.tokens = {}, .squared = 1, .bytes = found->second}, tokens);
+}
+
 std::map<int, plan::DegreeCorrection> CostCorrection::shape() const {
     std::map<int, plan::DegreeCorrection> all;
     for (const auto& [degree, shape] : shapes_) {
-        if (shape.last_class < 0) {
-            continue;
+        if (last_class_ < 0) {
+            break;
         }
         plan::DegreeCorrection& correction = all[degree];
-        for (int index = shape.first_class; index <= shape.last_class; ++index) {
+        for (int index = first_class_; index <= last_class_; ++index) {
             correction.tokens.push_back({.tokens = class_tokens(index, degree),
                                          .factor = shape.factors[static_cast<std::size_t>(index)]});
         }

@@ -9,7 +9,8 @@
 // the shape that stays: how steps differ from the others of their iteration, so that it does not
 // matter what else the machine did then; least squares over all steps, older iterations forgotten
 // slowly, steps far from the rest counted less (Huber), neighbouring classes of tokens kept near
-// each other and all near 1 where little is known. All are bounded.
+// each other. Where a degree was seen little it is taken to be as all degrees are together, and
+// these to be right. All are bounded.
 #pragma once
 
 #include <array>
@@ -42,15 +43,14 @@ public:
     // and without a prediction are passed over.
     void learn(const plan::CostModel& model, const std::vector<StepSample>& samples);
 
-    // The model has changed where it was wrong: what was learned of its shape no longer holds.
-    void forget_shape();
-
-    // A step whose load is like this needs so many bytes more than the model says; it holds for the
-    // degree's classes from that of the load on.
+    // A step of so many tokens needs at least so many bytes more than the model says; it holds for
+    // the degree's classes from that of the tokens on.
     void raise_bytes(int degree, std::int64_t tokens, double bytes);
+    double more_bytes(int degree, std::int64_t tokens) const;
+    void forget_bytes() { bytes_.clear(); }
 
     double pace() const { return pace_; }
-    // Of every degree that steps ran on or whose bytes were raised, without the pace.
+    // Of every degree, as far as something is known, without the pace.
     std::map<int, plan::DegreeCorrection> shape() const;
     // What planners are given: pace and shape, of all degrees. With `seconds` false only bytes are
     // corrected.
@@ -66,9 +66,15 @@ private:
         std::array<Row, kUnknowns> products{};  // sums over samples, weighted
         Row targets{};
         Row factors{};  // as they are in force
-        int first_class = kClasses;
-        int last_class = -1;
         Shape() { factors.fill(1); }
+        void forget(double remembered);
+        void add(const Row& row, double target, double weight);
+    };
+    // Strength of what is believed without data, in steps.
+    struct Belief {
+        double neighbours;  // two classes side by side differ alike
+        double tokens;      // token factors are as the prior says
+        double squared;     // so is that of squared tokens
     };
     struct Split {  // of a sample, by the model as it is
         double token_seconds = 0;
@@ -85,11 +91,14 @@ private:
     // Weights of the two classes nearest to so many tokens a rank, of `degree`.
     static Row basis(double rank_tokens, const Split& split);
     static double inner_product(const Row& row, const Row& factors);
-    static void solve(Shape& shape);
+    static void solve(Shape& shape, const Row& prior, const Belief& belief);
     void follow_pace(double ratio);
     double huber_weight(double residual);
 
+    Shape common_;  // of all degrees together
     std::map<int, Shape> shapes_;
+    int first_class_ = kClasses;  // that steps were in
+    int last_class_ = -1;
     std::map<int, std::vector<plan::MoreBytes>> bytes_;
     std::deque<double> paces_;
     std::deque<double> residuals_;  // the last ones, without their sign

@@ -26,6 +26,7 @@ public:
     void correct(plan::Problem& problem) const;
 
     CostCorrection& correction() { return correction_; }
+    const CostCorrection& correction() const { return correction_; }
 
 private:
     void learn_from(const plan::Problem& problem, const IterationReport& report);

@@ -1,9 +1,7 @@
 // One iteration, top to bottom as in design section 4. All that can differ between plans happens
-// inside run_step; all that must not is summed over the world in an order of its own.
-//
-// Every rank walks all steps of the plan in the one global order and runs those that name it, so
-// two ranks that share two groups meet in the same order. World collectives start when a rank has
-// no step left.
+// inside run_steps (core/train/steps.cpp); all that must not is summed over the world in an order
+// of its own. Where a rank has too little memory for a step, the iteration is planned anew and run
+// again from the same weights and samples.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -61,18 +59,6 @@ double sum_of_all(Queue& queue, comm::Communicator& world, double value) {
     return value;
 }
 
-// Sum over tokens of loss times weight.
-double weighted_loss(Queue& queue, Arena& arena, ConstTensor loss_T, ConstTensor weights_T) {
-    const Arena::Scope scratch(arena);
-    const auto bytes = static_cast<std::int64_t>(kernels::sum_workspace_bytes(loss_T.num_elems()));
-    const Tensor sum =
-        arena.allocate("loss", MemoryCategory::kWorkspace, DType::kUInt8, {sizeof(double)});
-    const Tensor workspace =
-        arena.allocate("loss workspace", MemoryCategory::kWorkspace, DType::kUInt8, {bytes});
-    kernels::weighted_sum(queue, loss_T, weights_T, sum, workspace);
-    return read_float64(queue, sum);
-}
-
 // Those of all ranks, by rank; the plan says how many each has.
 std::vector<StepRecord> gather_steps(Queue& queue,
                                      comm::Communicator& world,
@@ -108,18 +94,22 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     arena_.reset_peak();
     const GlobalBatch batch = draw(*sampler_);
     data::Sampler ahead = *sampler_;
-    const plan::Plan plan = plans_->take(queue_, iteration, batch, draw(ahead));
+    const GlobalBatch next = draw(ahead);
+    plan::Plan plan = plans_->take(queue_, iteration, batch, next);
+    measure_new(iteration);
     IterationReport report;
-    report.iteration = iteration;
-    report.sequences = batch.sequences;
-    report.lengths = batch.lengths;
-    report.tokens = batch.tokens;
-    report.learning_rate = schedule_.learning_rate(iteration);
-    report.read_plan(plan);
-    report.num_ranks = world_.size();
-
-    kernels::fill_zero(queue_, model_->gradients());
-    run_steps(batch, plan, report);
+    for (int replays = 0;; ++replays) {
+        report = begin_report(iteration, batch, plan);
+        report.replays = replays;
+        kernels::fill_zero(queue_, model_->gradients());
+        run_steps(batch, plan, report);
+        const std::vector<MemoryShortage> shortages = gather_shortages(report);
+        if (shortages.empty()) {
+            break;
+        }
+        // Nothing but gradients has changed.
+        plan = plans_->replan(queue_, iteration, batch, next, shortages, replays);
+    }
     optimizer_->reduce(queue_, arena_, model_->gradients());
     report.grad_norm = optimizer_->global_norm(queue_, arena_, model_->gradients());
     require_finite(batch, plan, report);
@@ -134,6 +124,20 @@ IterationReport Trainer::run_iteration(std::int64_t iteration) {
     report.plan_exposed_seconds = plans_->exposed_seconds();
     reduce_report(plan, report);
     plans_->learn(batch, report);
+    return report;
+}
+
+IterationReport Trainer::begin_report(std::int64_t iteration,
+                                      const GlobalBatch& batch,
+                                      const plan::Plan& plan) const {
+    IterationReport report;
+    report.iteration = iteration;
+    report.sequences = batch.sequences;
+    report.lengths = batch.lengths;
+    report.tokens = batch.tokens;
+    report.learning_rate = schedule_.learning_rate(iteration);
+    report.read_plan(plan);
+    report.num_ranks = world_.size();
     return report;
 }
 
@@ -154,72 +158,6 @@ float Trainer::weight(const GlobalBatch& batch, std::int64_t length) const {
             ? static_cast<double>(batch.tokens)
             : static_cast<double>(batch.sequences.size()) * static_cast<double>(length);
     return static_cast<float>(1 / terms);
-}
-
-void Trainer::run_steps(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report) {
-    const auto start = Clock::now();
-    for (std::size_t index = 0; index < plan.steps.size(); ++index) {
-        const plan::Step& step = plan.steps[index];
-        comm::Communicator* group = groups_->use(step.world_ranks);  // on members and others alike
-        if (group == nullptr) {
-            continue;
-        }
-        const double loss_before = report.loss;
-        const double step_start = seconds_since(start);
-        run_step(batch, step, *group, report);
-        report.steps.back().step = static_cast<int>(index);
-        report.steps.back().start_seconds = step_start;
-        if (!std::isfinite(report.loss) && std::isfinite(loss_before)) {
-            report.first_bad_step = static_cast<std::int64_t>(index);
-        }
-    }
-    report.steps_seconds = seconds_since(start);
-}
-
-void Trainer::run_step(const GlobalBatch& batch,
-                       const plan::Step& step,
-                       comm::Communicator& group,
-                       IterationReport& report) {
-    const auto start = Clock::now();
-    const comm::Traffic::Entry before = group.traffic().total();
-    if (group.group_size() > 1) {
-        group.barrier(queue_);  // so that waiting for late peers is not taken for communication
-    }
-    const double waited = seconds_since(start);
-
-    arena_.start_mark();
-    const Arena::Scope scratch(arena_);
-    std::vector<std::int64_t> ids;
-    std::vector<std::int64_t> lengths;
-    std::vector<float> weights;
-    for (const std::int32_t index : step.sequences) {
-        ids.push_back(batch.sequences[static_cast<std::size_t>(index)]);
-        lengths.push_back(batch.lengths[static_cast<std::size_t>(index)]);
-        weights.push_back(weight(batch, lengths.back()));
-    }
-    const auto train = [&](const model::MicroBatch& micro, model::SequenceAttention& attention) {
-        const Tensor loss_T = arena_.allocate("losses", MemoryCategory::kActivations,
-                                              DType::kFloat32, {micro.num_tokens()});
-        model_->train_micro_batch(queue_, arena_, micro, attention, step.recompute_layers, loss_T);
-        report.loss += weighted_loss(queue_, arena_, loss_T, micro.weights_T);
-    };
-    if (group.group_size() == 1) {
-        train(loader_->load(queue_, arena_, ids, weights), local_attention_);
-    } else {
-        const model::StepLayout layout(lengths, step.strategy.ulysses, step.strategy.ring);
-        model::ShardedAttention attention(group, layout);
-        train(loader_->load(queue_, arena_, ids, weights, layout.pieces(group.group_rank())),
-              attention);
-    }
-    report.flops += model_->training_flops(lengths) / group.group_size();
-    const comm::Traffic::Entry after = group.traffic().total();
-    const double talked = group.group_size() > 1 ? after.seconds - before.seconds - waited : 0;
-    report.sent_bytes += static_cast<double>(after.sent_bytes - before.sent_bytes);
-    report.steps.push_back({.rank = world_.rank(),
-                            .wait_seconds = waited,
-                            .communication_seconds = talked,
-                            .seconds = seconds_since(start) - waited,
-                            .peak_bytes = arena_.mark_bytes()});
 }
 
 // What ranks know apart becomes what all know: sums of losses and operations, the busiest rank, ...

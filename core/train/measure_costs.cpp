@@ -1,6 +1,8 @@
 // The trainer before its first iteration: where the costs that it plans with come from.
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -31,10 +33,9 @@ void Trainer::measure_costs() {
         config_.profile != config::kAutoProfile && config_.profile != config::kNoProfile;
     if (!config_.planner.cost.empty()) {
         cost_origin_ = config_.planner.cost;
-    } else if (world_.size() == 1) {  // how sequences are packed needs no costs
+    } else if (world_.size() == 1) {  // packing needs no costs: one that is given only predicts
         if (is_chosen) {
-            profile_ = std::make_unique<ProfileSource>(profile_subject());
-            profile_->obtain();
+            plan_by_profile();
         }
     } else if (config_.profile == config::kNoProfile ||
                micro_batch_tokens_ < kFewestProfiledTokens) {
@@ -47,10 +48,39 @@ void Trainer::measure_costs() {
 void Trainer::plan_by_profile() {
     profile_ = std::make_unique<ProfileSource>(profile_subject());
     profile_->obtain();
+    use_profile();
+    cost_origin_ = profile_->origin();
+}
+
+void Trainer::use_profile() {
     plans_->set_cost(training_cost(profile_->profile(), config_, plans_->rates(),
                                    allowed_degrees(config_, world_.size()), world_.size(),
                                    ranks_per_node(world_.topology)));
-    cost_origin_ = profile_->origin();
+}
+
+// Lengths that the profile does not reach are measured when they first come, between two
+// iterations; a few at a time, and not for ever: the correction learns of the rest.
+void Trainer::measure_new(std::int64_t iteration) {
+    constexpr std::size_t kAtATime = 4;
+    constexpr std::int64_t kInARun = 48;
+    if (!profile_ || num_measured_later_ >= kInARun) {
+        return;
+    }
+    std::vector<profile::Request> requests = plans_->not_measured();
+    if (requests.empty()) {
+        return;
+    }
+    requests.resize(std::min(requests.size(), kAtATime));
+    const auto start = Clock::now();
+    profile_->extend(requests);
+    num_measured_later_ += static_cast<std::int64_t>(requests.size());
+    use_profile();
+    if (world_.is_first()) {
+        fmt::print(stderr,
+                   "dcp: iteration {}: {} micro-batch{} outside of the profile measured in {}\n",
+                   iteration, requests.size(), requests.size() == 1 ? "" : "es",
+                   format_seconds(seconds_since(start)));
+    }
 }
 
 void Trainer::plan_by_rates() {

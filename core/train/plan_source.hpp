@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/base/queue.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/planner.hpp"
+#include "core/profile/request.hpp"
 #include "core/train/cost_learner.hpp"
 #include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
@@ -61,6 +63,20 @@ public:
                     const GlobalBatch& now,
                     const GlobalBatch& next);
 
+    // Collective. Another plan of `now`, after the last one was too large for some rank: the bytes
+    // of such steps are raised first. It has been replayed so often before. An error, alike on
+    // all ranks, when that was often enough.
+    plan::Plan replan(Queue& queue,
+                      std::int64_t iteration,
+                      const GlobalBatch& now,
+                      const GlobalBatch& next,
+                      const std::vector<MemoryShortage>& shortages,
+                      int replays);
+
+    // Micro-batches of the last plan whose costs are guesses beyond what the model knows; the same
+    // on all ranks.
+    std::vector<profile::Request> not_measured() const;
+
     // Compares the iteration of the last plan with it (CostLearner), on all ranks alike; adds what
     // was learned to the report. Plans that are not begun yet are made with it.
     void learn(const GlobalBatch& batch, IterationReport& report);
@@ -86,10 +102,18 @@ private:
     };
     plan::Problem uncorrected_problem(const GlobalBatch& batch) const;
     plan::Problem problem(const GlobalBatch& batch) const;
-    bool predicts() const { return world_.size() > 1 || !config_.planner.cost.empty(); }
+    bool predicts() const { return world_.size() > 1 || has_cost_; }
     Job job(std::int64_t iteration, const GlobalBatch& batch, bool is_awaited) const;
     Planned make(const Job& job) const;
     plan::Plan pack_here(const GlobalBatch& batch) const;
+    std::int64_t tokens_held_here() const;
+    double more_bytes(int degree, std::int64_t tokens) const;
+    std::string describe(const MemoryShortage& shortage) const;
+    void raise_bytes(const std::vector<MemoryShortage>& shortages, bool is_again);
+    plan::Plan share(Queue& queue,
+                     std::int64_t iteration,
+                     const GlobalBatch& now,
+                     const GlobalBatch& next);
     void remember_effort(const Planned& planned);
     void finish(const GlobalBatch& batch, plan::Plan& plan) const;
     void warn_of_guesses(std::int64_t iteration, const Planned& planned);
@@ -98,9 +122,12 @@ private:
     const World& world_;
     PlanLimits limits_;
     TrainingCost cost_;
+    bool has_cost_ = false;  // a file's or a profile's
     CostLearner learner_;
     std::future<Planned> ahead_;
     double search_seconds_ = 0;  // that a long search took, as far as it is known
+    plan::Plan last_;            // on all ranks, with the batch it is of
+    GlobalBatch last_batch_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;
     bool has_warned_ = false;

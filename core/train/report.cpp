@@ -130,6 +130,9 @@ std::string to_json(const IterationReport& report, const Arena& arena, bool with
     object["micro_batches"] = report.micro_batches;
     object["recomputing_micro_batches"] = report.recomputing_steps;
     object["planner"] = report.planner;
+    if (report.replays > 0) {
+        object["replays"] = report.replays;
+    }
     object["peak_bytes"] = report.peak_bytes;  // whole numbers stay whole
     object["sent_bytes"] = report.sent_bytes;
     object["exchange_seconds"] = report.exchange_seconds;

@@ -38,6 +38,13 @@ struct CorrectionReport {
     std::vector<double> speeds;                     // by rank; empty: alike
 };
 
+// A step that a rank had too little memory for.
+struct MemoryShortage {
+    int step = 0;  // position in the plan
+    int rank = 0;
+    std::int64_t missing_bytes = 0;  // at least
+};
+
 struct IterationReport {
     std::int64_t iteration = 0;
     double loss = 0;       // token mean over the global batch, weights before the update
@@ -49,6 +56,7 @@ struct IterationReport {
     std::int64_t recomputing_steps = 0;  // with at least one layer that recomputes
     std::string planner;
     int num_ranks = 1;
+    int replays = 0;  // how often it was planned anew, for want of memory, before it went through
     std::vector<std::int64_t> sequences;  // ids, in the order drawn
     std::vector<std::int64_t> lengths;    // tokens of each
     double seconds = 0;
@@ -56,7 +64,8 @@ struct IterationReport {
     std::int64_t peak_bytes = 0;  // of the largest rank
 
     // Of this rank alone.
-    double steps_seconds = 0;  // from the first step to the last, waiting included
+    double steps_seconds = 0;                // from the first step to the last, waiting included
+    std::optional<MemoryShortage> shortage;  // why the iteration has to be planned anew
     std::int64_t first_bad_step = std::numeric_limits<std::int32_t>::max();  // loss not finite
 
     // Of the plan, where one was made: what it promised. On one rank it predicts nothing.

@@ -39,16 +39,20 @@ StepMemory::StepMemory(const Queue& queue,
     }
 }
 
-std::int64_t StepMemory::peak_bytes(std::int64_t T,
+std::int64_t StepMemory::step_bytes(std::int64_t T,
                                     const plan::Strategy& strategy,
                                     std::int64_t recompute_layers) const {
     const model::LocalAttention whole;
     const model::LargestShard shard(strategy.ulysses, strategy.ring);
     const model::AttentionBytes& attention =
         strategy.degree() == 1 ? static_cast<const model::AttentionBytes&>(whole) : shard;
-    const std::int64_t step =
-        loaded_bytes(T) + model_.training_bytes(queue_, attention, T, recompute_layers);
-    return held_bytes_ + std::max(step, floor_bytes_);
+    return loaded_bytes(T) + model_.training_bytes(queue_, attention, T, recompute_layers);
+}
+
+std::int64_t StepMemory::peak_bytes(std::int64_t T,
+                                    const plan::Strategy& strategy,
+                                    std::int64_t recompute_layers) const {
+    return held_bytes_ + std::max(step_bytes(T, strategy, recompute_layers), floor_bytes_);
 }
 
 std::int64_t StepMemory::most_bytes(std::int64_t T, std::int64_t recompute_layers) const {
@@ -65,11 +69,21 @@ std::int64_t StepMemory::most_tokens(std::int64_t budget_bytes,
     std::int64_t fits = 0;
     for (std::int64_t step = at_most; step > 0; step /= 2) {
         while (fits + step <= at_most &&
-               most_bytes(fits + step, recompute_layers) <= budget_bytes) {
+               planned_bytes(fits + step, recompute_layers) <= static_cast<double>(budget_bytes)) {
             fits += step;
         }
     }
     return fits;
+}
+
+double StepMemory::planned_bytes(std::int64_t T, std::int64_t recompute_layers) const {
+    const bool are_shared = std::any_of(strategies_.begin(), strategies_.end(),
+                                        [](const auto& one) { return one.degree() > 1; });
+    if (!are_shared) {
+        return static_cast<double>(most_bytes(T, recompute_layers));
+    }
+    const DepthBytes bytes = line(T, recompute_layers);
+    return bytes.fixed + bytes.per_token * static_cast<double>(T);
 }
 
 // Allocations are padded, workspaces do not grow evenly, and where tokens do not divide a rank has
@@ -110,7 +124,9 @@ std::vector<DepthBytes> StepMemory::lines(std::int64_t budget_bytes,
             bytes = {.fixed = from.fixed + share * (to.fixed - from.fixed),
                      .per_token = from.per_token + share * (to.per_token - from.per_token)};
         }
-        bytes.per_token = std::max(bytes.per_token, (budget - bytes.fixed) / tokens);
+        // Rounding must not push rank_tokens themselves over it.
+        constexpr double kBelow = 1 - 1e-12;
+        bytes.per_token = std::max(bytes.per_token, kBelow * (budget - bytes.fixed) / tokens);
         all[static_cast<std::size_t>(depth)] = bytes;
     }
     return all;

@@ -30,10 +30,15 @@ public:
     std::int64_t peak_bytes(std::int64_t T,
                             const plan::Strategy& strategy,
                             std::int64_t recompute_layers) const;
+    // What the step itself takes of it.
+    std::int64_t step_bytes(std::int64_t T,
+                            const plan::Strategy& strategy,
+                            std::int64_t recompute_layers) const;
     // Of the strategy that needs most.
     std::int64_t most_bytes(std::int64_t T, std::int64_t recompute_layers) const;
 
-    // The most tokens, `at_most` or fewer, that fit under every strategy; 0 where none do.
+    // The most tokens, `at_most` or fewer, that fit under every strategy and that planners, who
+    // count with lines(), can place where steps are shared; 0 where none do.
     std::int64_t most_tokens(std::int64_t budget_bytes,
                              std::int64_t at_most,
                              std::int64_t recompute_layers) const;
@@ -46,6 +51,7 @@ public:
                                   std::int64_t shallowest) const;
 
 private:
+    double planned_bytes(std::int64_t T, std::int64_t recompute_layers) const;
     DepthBytes line(std::int64_t rank_tokens, std::int64_t recompute_layers) const;
 
     const Queue& queue_;

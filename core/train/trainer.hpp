@@ -2,8 +2,10 @@
 // section 4.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/group_cache.hpp"
@@ -53,6 +55,15 @@ public:
     // optimizer as they were.
     IterationReport run_iteration(std::int64_t iteration);
 
+    // For tests of what happens when memory is short: called on this rank with the position of each
+    // of its steps in the plan, in the step's scope of the arena. What the first allocates is there
+    // when the ranks of the step ask each other whether it fits, what the second allocates is not.
+    struct StepFaults {
+        std::function<void(Arena&, int step)> before_asking;
+        std::function<void(Arena&, int step)> after_asking;
+    };
+    void set_faults(StepFaults faults) { faults_ = std::move(faults); }
+
     // Token-mean loss of the held-out sequences; there must be some.
     double validate();
     bool can_validate() const { return !validation_.empty(); }
@@ -91,16 +102,32 @@ private:
     ProfileSubject profile_subject();
     UpdateSeconds time_update();
     void plan_by_profile();
+    void use_profile();
     void plan_by_rates();
+    void measure_new(std::int64_t iteration);
     std::int64_t longest_sequence() const;
     std::int64_t largest_batch_tokens() const;
     GlobalBatch draw(data::Sampler& sampler) const;
     float weight(const GlobalBatch& batch, std::int64_t length) const;
     void run_steps(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
+    bool may_run(const GlobalBatch& batch,
+                 const plan::Step& step,
+                 int index,
+                 comm::Communicator& group,
+                 IterationReport& report);
     void run_step(const GlobalBatch& batch,
                   const plan::Step& step,
+                  int index,
                   comm::Communicator& group,
                   IterationReport& report);
+    void train_step(const GlobalBatch& batch,
+                    const plan::Step& step,
+                    comm::Communicator& group,
+                    IterationReport& report);
+    std::vector<MemoryShortage> gather_shortages(const IterationReport& report);
+    IterationReport begin_report(std::int64_t iteration,
+                                 const GlobalBatch& batch,
+                                 const plan::Plan& plan) const;
     void reduce_report(const plan::Plan& plan, IterationReport& report);
     void require_finite(const GlobalBatch& batch, const plan::Plan& plan, IterationReport& report);
 
@@ -129,7 +156,9 @@ private:
     std::unique_ptr<PlanSource> plans_;
     std::unique_ptr<ProfileSource> profile_;
     std::string cost_origin_;
+    std::int64_t num_measured_later_ = 0;  // micro-batches, by measure_new()
     model::LocalAttention local_attention_;
+    StepFaults faults_;
     Schedule schedule_;
 };
 
