@@ -44,9 +44,9 @@ struct Budget {
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 400;
     std::size_t kept = 5;       // drafts of each family that are improved a little
-    std::size_t finalists = 3;  // of those, drafts that are improved much
+    std::size_t finalists = 4;  // of those, drafts that are improved much
     std::int64_t moves_a_sequence = 100;
-    std::int64_t final_moves_a_sequence = 400;
+    std::int64_t final_moves_a_sequence = 1500;
 };
 
 Budget fast_budget() {
