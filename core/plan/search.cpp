@@ -80,6 +80,11 @@ Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
                         .moves_a_sequence = 20,
                         .final_moves_a_sequence = 100};
     }
+    if (effort == Effort::kBackground && num_sequences < kFewSequences) {
+        budget.arrange_moves_a_sequence *= 3;
+        budget.kept = 10;
+        budget.finalists = 12;
+    }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);
     };

@@ -85,10 +85,10 @@ class Configuration(CommandLineTest):
     def test_files(self):
         good = self.config.read_text()
         for name, text, fragments in [
-            ("unknown", good + "modle: {hidden: 4}\n", ["modle", "model", ":16"]),
+            ("unknown", good + "modle: {hidden: 4}\n", ["modle", "model", ":17"]),
             ("two-measures", good.replace("batch:\n", "batch:\n  sequences: 4\n"),
              ["batch.sequences", "batch.tokens"]),
-            ("repeated", good + "batch: {tokens: 5}\n", ["batch", ":16"]),
+            ("repeated", good + "batch: {tokens: 5}\n", ["batch", ":17"]),
             ("tab", "model:\n\thidden: 4\n", [":2"]),
             ("list", "- model\n", ["list"]),
             ("empty", "", ["data.train"]),
