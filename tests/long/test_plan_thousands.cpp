@@ -18,7 +18,7 @@ TEST_CASE("the promises in background effort, on larger problems", "[long][plan]
 
 TEST_CASE("more memory or more ranks: how often dcp gets longer", "[long][plan]") {
     const test::Worsened worsened = test::more_makes_longer({.first_seed = 400'000,
-                                                             .problems = 700,
+                                                             .problems = 400,
                                                              .most_ranks = 16,
                                                              .most_sequences = 60,
                                                              .effort = Effort::kBackground});
