@@ -54,6 +54,10 @@ std::vector<int> allowed_degrees(const config::Config& config, int ranks) {
     return parse_degrees(text, ranks, "planner.degrees");
 }
 
+bool is_planned(const config::Config& config, const World& world) {
+    return world.size() > 1 || config.planner.name == "random";
+}
+
 PlanSource::PlanSource(const config::Config& config, const World& world, const PlanLimits& limits)
     : config_(config),
       world_(world),
@@ -192,7 +196,7 @@ PlanSource::Planned PlanSource::make(const Job& job) const {
     const auto start = Clock::now();
     const plan::Problem& problem = job.problem;
     Planned planned;
-    if (world_.size() == 1 && config_.planner.name != "random") {
+    if (!is_planned(config_, world_)) {
         planned.plan = pack_here(job.batch);
     } else {
         plan::PlannerOptions options{

@@ -41,15 +41,21 @@ struct PlanLimits {
 // planner.degrees, as far as a world of so many ranks can hold them; rising. ConfigError.
 std::vector<int> allowed_degrees(const config::Config& config, int ranks);
 
+// Whether a planner decides; else a rank alone packs what it holds.
+bool is_planned(const config::Config& config, const World& world);
+
 class PlanSource {
 public:
-    // ConfigError, alike on all ranks, where the longest sequence fits no group.
+    // ConfigError, alike on all ranks, where planner.cost cannot be planned with.
     PlanSource(const config::Config& config, const World& world, const PlanLimits& limits);
     ~PlanSource();
     PlanSource(const PlanSource&) = delete;
     PlanSource& operator=(const PlanSource&) = delete;
     PlanSource(PlanSource&&) = delete;
     PlanSource& operator=(PlanSource&&) = delete;
+
+    // SP degrees of plans, rising.
+    const std::vector<int>& degrees() const { return cost_.degrees; }
 
     // What steps are taken to cost, from the next plan on; the same on all ranks.
     const ModelRates& rates() const { return limits_.rates; }
