@@ -166,7 +166,8 @@ TEST_CASE("where no plan is left all ranks end with one message") {
 TEST_CASE("a batch that cannot be planned ends all ranks, planned ahead or not") {
     Ranks ranks;
     config::Config config = test::small_config("unused");
-    config.planner.name = GENERATE("dcp", "packed");
+    config.planner.name = GENERATE("dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random");
+    INFO(config.planner.name);
     Arena arena(std::int64_t{64} << 20);
     model::Transformer model(config.model, DType::kFloat32, 1000, model::Purpose::kTraining,
                              ranks.queue, arena);
