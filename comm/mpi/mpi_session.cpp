@@ -1,6 +1,7 @@
 #include "comm/mpi/mpi_session.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "comm/message_library.hpp"
 #include "comm/mpi/mpi_check.hpp"
 #include "comm/mpi/mpi_communicator.hpp"
 #include "comm/mpi/progress.hpp"
@@ -135,6 +137,13 @@ void MpiSession::State::start() {
             "this MPI grants thread level {} of {} (MPI_THREAD_MULTIPLE), which the communication "
             "thread needs: use an MPI built with thread support",
             level, int{MPI_THREAD_MULTIPLE}));
+    }
+    if (size_ > 1) {
+        std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> description{};
+        int length = 0;
+        check_mpi(MPI_Get_library_version(description.data(), &length), "MPI_Get_library_version",
+                  kWorld);
+        set_message_library(library_name({description.data(), static_cast<std::size_t>(length)}));
     }
 }
 

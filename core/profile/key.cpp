@@ -43,7 +43,8 @@ Key make_key(const Setting& setting) {
             {"device", setting.device},
             {"threads", fmt::format("{} a rank", setting.threads)},
             {"libraries",
-             fmt::format("dcp {}; {}; {}", DCP_VERSION, processor.products, processor.vectors)},
+             fmt::format("dcp {}; {}; {}{}{}", DCP_VERSION, processor.products, processor.vectors,
+                         setting.messages.empty() ? "" : "; ", setting.messages)},
             {"strategies", describe(setting.strategies)},
             {"recomputation", setting.recomputes ? "timed" : "not timed"},
             {"topology", setting.topology}};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/message_library.hpp"
 #include "core/base/dtype.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/strategy.hpp"
@@ -22,6 +23,7 @@ struct Setting {
     std::string topology;     // "2 ranks on 1 node: 0-1"
     std::string device;       // of all nodes
     bool recomputes = false;  // whether recomputation was timed
+    std::string messages = comm::message_library();
 };
 
 Key make_key(const Setting& setting);

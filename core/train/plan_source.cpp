@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <limits>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/control.hpp"
-#include "comm/launch.hpp"
 #include "core/base/errors.hpp"
-#include "core/base/units.hpp"
 #include "core/data/packing.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/codec.hpp"
@@ -24,34 +20,31 @@ namespace dcp::train {
 
 namespace {
 
-// A long search takes about a second and stays hidden behind an iteration that is longer than this;
-// where it turned out to take more, behind one of some times that.
-constexpr double kLongIterationSeconds = 10;
-constexpr double kIterationsOverSearch = 3;
-constexpr int kMostReplays = 5;           // of an iteration
-constexpr double kForgottenSearch = 0.9;  // an iteration; one slow search is not for ever
-
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::int64_t tokens_of(const plan::Step& step, const GlobalBatch& batch) {
-    std::int64_t tokens = 0;
-    for (const std::int32_t index : step.sequences) {
-        tokens += batch.lengths[static_cast<std::size_t>(index)];
-    }
-    return tokens;
-}
-
 }  // namespace
+
+std::int64_t GlobalBatch::tokens_of(const plan::Step& step) const {
+    std::int64_t sum = 0;
+    for (const std::int32_t index : step.sequences) {
+        sum += lengths[static_cast<std::size_t>(index)];
+    }
+    return sum;
+}
 
 std::vector<int> allowed_degrees(const config::Config& config, int ranks) {
     std::string text = config.planner.degrees;  // a list keeps its brackets
     std::erase_if(text,
                   [](char letter) { return letter == '[' || letter == ']' || letter == ' '; });
     return parse_degrees(text, ranks, "planner.degrees");
+}
+
+bool is_planned(const config::Config& config, const World& world) {
+    return world.size() > 1 || config.planner.name == "random";
 }
 
 PlanSource::PlanSource(const config::Config& config, const World& world, const PlanLimits& limits)
@@ -118,29 +111,6 @@ void PlanSource::learn(const GlobalBatch& batch, IterationReport& report) {
     learner_.learn(uncorrected_problem(batch), report);
 }
 
-double PlanSource::more_bytes(int degree, std::int64_t tokens) const {
-    return learner_.correction().more_bytes(degree, tokens);
-}
-
-// On a rank alone: less than the limit only after bytes were raised.
-std::int64_t PlanSource::tokens_held_here() const {
-    const auto fits = [&](std::int64_t tokens) {
-        return static_cast<double>(limits_.memory->peak_bytes(tokens, {}, limits_.deepest)) +
-                   more_bytes(1, tokens) <=
-               static_cast<double>(limits_.budget_bytes);
-    };
-    if (more_bytes(1, limits_.rank_tokens) == 0 || fits(limits_.rank_tokens)) {
-        return limits_.rank_tokens;
-    }
-    std::int64_t held = 0;
-    std::int64_t too_many = limits_.rank_tokens;
-    while (too_many - held > 1) {
-        const std::int64_t middle = held + (too_many - held) / 2;
-        (fits(middle) ? held : too_many) = middle;
-    }
-    return held;
-}
-
 plan::Plan PlanSource::pack_here(const GlobalBatch& batch) const {
     plan::Plan plan;
     const std::int64_t held = tokens_held_here();
@@ -165,7 +135,7 @@ plan::Plan PlanSource::pack_here(const GlobalBatch& batch) const {
 void PlanSource::finish(const GlobalBatch& batch, plan::Plan& plan) const {
     const StepMemory& memory = *limits_.memory;
     for (plan::Step& step : plan.steps) {
-        const std::int64_t tokens = tokens_of(step, batch);
+        const std::int64_t tokens = batch.tokens_of(step);
         const std::int64_t share = (tokens + step.degree() - 1) / step.degree();
         step.recompute_layers = std::max(step.recompute_layers, limits_.shallowest);
         const double more = more_bytes(step.degree(), tokens);
@@ -185,18 +155,17 @@ void PlanSource::finish(const GlobalBatch& batch, plan::Plan& plan) const {
 PlanSource::Job PlanSource::job(std::int64_t iteration,
                                 const GlobalBatch& batch,
                                 bool is_awaited) const {
-    Job job{.iteration = iteration, .batch = batch, .problem = problem(batch)};
-    job.long_makespan_seconds =
-        is_awaited ? std::numeric_limits<double>::infinity()
-                   : std::max(kLongIterationSeconds, kIterationsOverSearch * search_seconds_);
-    return job;
+    return {.iteration = iteration,
+            .batch = batch,
+            .problem = problem(batch),
+            .long_makespan_seconds = effort_.long_makespan_seconds(is_awaited)};
 }
 
 PlanSource::Planned PlanSource::make(const Job& job) const {
     const auto start = Clock::now();
     const plan::Problem& problem = job.problem;
     Planned planned;
-    if (world_.size() == 1 && config_.planner.name != "random") {
+    if (!is_planned(config_, world_)) {
         planned.plan = pack_here(job.batch);
     } else {
         plan::PlannerOptions options{
@@ -231,12 +200,6 @@ PlanSource::Planned PlanSource::make(const Job& job) const {
     return planned;
 }
 
-void PlanSource::remember_effort(const Planned& planned) {
-    search_seconds_ = planned.effort == plan::Effort::kBackground
-                          ? planned.seconds
-                          : kForgottenSearch * search_seconds_;
-}
-
 void PlanSource::warn_of_guesses(std::int64_t iteration, const Planned& planned) {
     if (world_.size() > 1 && planned.guesses > 0 && !has_warned_) {
         has_warned_ = true;
@@ -264,7 +227,7 @@ plan::Plan PlanSource::share(Queue& queue,
     });
     if (world_.is_first()) {
         warn_of_guesses(iteration, planned);
-        remember_effort(planned);
+        effort_.remember(planned.effort, planned.seconds);
         plan_seconds_ = planned.seconds;
         exposed_seconds_ = seconds_since(start);
         if (world_.size() > 1) {
@@ -311,78 +274,6 @@ std::vector<profile::Request> PlanSource::not_measured() const {
         }
     }
     return requests;
-}
-
-// "rank 1 has 3.2 MiB too little for a micro-batch of 1024 tokens on ranks 0-1"
-std::string PlanSource::describe(const MemoryShortage& shortage) const {
-    const plan::Step& step = last_.steps[static_cast<std::size_t>(shortage.step)];
-    return fmt::format("rank {} has {} too little for a micro-batch of {} tokens on rank{} {}",
-                       shortage.rank, format_bytes(shortage.missing_bytes),
-                       tokens_of(step, last_batch_), step.degree() == 1 ? "" : "s",
-                       comm::describe_ranks(step.world_ranks));
-}
-
-// A plan promised that so much would be left of the budget; so much was missing instead. What was
-// refused in the middle of a step may not have been the last that it wanted. What happens again in
-// one iteration is not a matter of the class alone: then smaller shares and other degrees are
-// raised as well.
-void PlanSource::raise_bytes(const std::vector<MemoryShortage>& shortages, bool is_again) {
-    constexpr double kMore = 1.25;
-    struct Raise {
-        int degree;
-        std::int64_t tokens;
-        double bytes;
-    };
-    std::vector<Raise> raises;
-    for (const MemoryShortage& shortage : shortages) {
-        const plan::Step& step = last_.steps[static_cast<std::size_t>(shortage.step)];
-        const std::int64_t tokens = tokens_of(step, last_batch_);
-        const double bytes = more_bytes(step.degree(), tokens) +
-                             static_cast<double>(limits_.budget_bytes) - step.peak_bytes +
-                             kMore * static_cast<double>(shortage.missing_bytes);
-        raises.push_back({step.degree(), tokens, bytes});
-        for (const int degree : is_again ? cost_.degrees : std::vector<int>()) {
-            const std::int64_t half_share = std::max<std::int64_t>(tokens / step.degree() / 2, 1);
-            raises.push_back({degree, degree * half_share, bytes});
-        }
-    }
-    for (const Raise& raise : raises) {
-        learner_.correction().raise_bytes(raise.degree, raise.tokens, raise.bytes);
-    }
-}
-
-plan::Plan PlanSource::replan(Queue& queue,
-                              std::int64_t iteration,
-                              const GlobalBatch& now,
-                              const GlobalBatch& next,
-                              const std::vector<MemoryShortage>& shortages,
-                              int replays) {
-    const std::string what = fmt::format("iteration {}: out of memory budget: {}", iteration,
-                                         describe(shortages.front()));
-    if (replays == kMostReplays) {
-        throw comm::SharedConfigError(
-            fmt::format(
-                "{}, though it was planned anew {} times. Lower batch.micro_batch_tokens or "
-                "data.max_tokens, or raise memory.budget",
-                what, replays),
-            kExitFailedRun);
-    }
-    raise_bytes(shortages, replays > 0);
-    if (world_.is_first()) {
-        fmt::print(stderr, "dcp: warning: {}; it is planned anew\n", what);
-        if (ahead_.valid()) {  // made with too few bytes
-            ahead_.wait();
-            ahead_ = {};
-        }
-    }
-    try {
-        return share(queue, iteration, now, next);
-    } catch (const CommError&) {
-        throw;
-    } catch (const Error&) {  // on all ranks: no plan is left. What was short may not stay so
-        learner_.correction().forget_bytes();
-        return share(queue, iteration, now, next);
-    }
 }
 
 }  // namespace dcp::train

@@ -17,6 +17,7 @@
 #include "core/train/cost_learner.hpp"
 #include "core/train/file_cost.hpp"
 #include "core/train/model_cost.hpp"
+#include "core/train/search_effort.hpp"
 #include "core/train/step_memory.hpp"
 #include "core/train/world.hpp"
 
@@ -26,6 +27,8 @@ struct GlobalBatch {
     std::vector<std::int64_t> sequences;  // ids, in the order drawn
     std::vector<std::int64_t> lengths;    // tokens of each
     std::int64_t tokens = 0;
+
+    std::int64_t tokens_of(const plan::Step& step) const;
 };
 
 struct PlanLimits {
@@ -41,15 +44,21 @@ struct PlanLimits {
 // planner.degrees, as far as a world of so many ranks can hold them; rising. ConfigError.
 std::vector<int> allowed_degrees(const config::Config& config, int ranks);
 
+// Whether a planner decides; else a rank alone packs what it holds.
+bool is_planned(const config::Config& config, const World& world);
+
 class PlanSource {
 public:
-    // ConfigError, alike on all ranks, where the longest sequence fits no group.
+    // ConfigError, alike on all ranks, where planner.cost cannot be planned with.
     PlanSource(const config::Config& config, const World& world, const PlanLimits& limits);
     ~PlanSource();
     PlanSource(const PlanSource&) = delete;
     PlanSource& operator=(const PlanSource&) = delete;
     PlanSource(PlanSource&&) = delete;
     PlanSource& operator=(PlanSource&&) = delete;
+
+    // SP degrees of plans, rising.
+    const std::vector<int>& degrees() const { return cost_.degrees; }
 
     // What steps are taken to cost, from the next plan on; the same on all ranks.
     const ModelRates& rates() const { return limits_.rates; }
@@ -100,8 +109,7 @@ private:
         std::int64_t iteration = 0;
         GlobalBatch batch;
         plan::Problem problem;
-        // Plans that are longer are worth a longer search.
-        double long_makespan_seconds = 0;
+        double long_makespan_seconds = 0;  // of a plan that is worth a longer search
     };
     plan::Problem uncorrected_problem(const GlobalBatch& batch) const;
     plan::Problem problem(const GlobalBatch& batch) const;
@@ -117,7 +125,6 @@ private:
                      std::int64_t iteration,
                      const GlobalBatch& now,
                      const GlobalBatch& next);
-    void remember_effort(const Planned& planned);
     void finish(const GlobalBatch& batch, plan::Plan& plan) const;
     void warn_of_guesses(std::int64_t iteration, const Planned& planned);
 
@@ -128,8 +135,8 @@ private:
     bool has_cost_ = false;  // a file's or a profile's
     CostLearner learner_;
     std::future<Planned> ahead_;
-    double search_seconds_ = 0;  // that a long search took, as far as it is known
-    plan::Plan last_;            // on all ranks, with the batch it is of
+    SearchEffort effort_;
+    plan::Plan last_;  // on all ranks, with the batch it is of
     GlobalBatch last_batch_;
     double plan_seconds_ = 0;
     double exposed_seconds_ = 0;

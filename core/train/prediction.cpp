@@ -44,7 +44,7 @@ StepErrors step_errors(const IterationReport& report) {
         errors.seconds.push_back((step.seconds - measured[index].seconds) /
                                  measured[index].seconds);
         errors.bytes.push_back((step.peak_bytes - bytes) / bytes);
-        if (!report.correction.uncorrected_step_seconds.empty()) {
+        if (report.correction.is_on) {
             errors.uncorrected_seconds.push_back(
                 report.correction.uncorrected_step_seconds[index] / measured[index].seconds - 1);
         }

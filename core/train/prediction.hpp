@@ -23,7 +23,8 @@ std::vector<MeasuredStep> measured_steps(const IterationReport& report);
 struct StepErrors {
     std::vector<double> seconds;  // one for every step of the plan
     std::vector<double> bytes;
-    std::vector<double> uncorrected_seconds;  // of the predictions without correction
+    // Of the predictions without correction; empty where there is none (planner.correct).
+    std::vector<double> uncorrected_seconds;
 };
 
 // Nothing where the plan predicts nothing (on one rank without a cost model).

@@ -65,31 +65,36 @@ std::int64_t StepMemory::most_bytes(std::int64_t T, std::int64_t recompute_layer
 
 std::int64_t StepMemory::most_tokens(std::int64_t budget_bytes,
                                      std::int64_t at_most,
-                                     std::int64_t recompute_layers) const {
+                                     std::int64_t recompute_layers,
+                                     bool are_planned) const {
+    const auto bytes = [&](std::int64_t T) {
+        return are_planned ? planned_bytes(T, recompute_layers)
+                           : static_cast<double>(most_bytes(T, recompute_layers));
+    };
     std::int64_t fits = 0;
     for (std::int64_t step = at_most; step > 0; step /= 2) {
-        while (fits + step <= at_most &&
-               planned_bytes(fits + step, recompute_layers) <= static_cast<double>(budget_bytes)) {
+        while (fits + step <= at_most && bytes(fits + step) <= static_cast<double>(budget_bytes)) {
             fits += step;
         }
     }
     return fits;
 }
 
+// Of T tokens by the lines of a run whose ranks hold T at most.
 double StepMemory::planned_bytes(std::int64_t T, std::int64_t recompute_layers) const {
-    const bool are_shared = std::any_of(strategies_.begin(), strategies_.end(),
-                                        [](const auto& one) { return one.degree() > 1; });
-    if (!are_shared) {
-        return static_cast<double>(most_bytes(T, recompute_layers));
-    }
     const DepthBytes bytes = line(T, recompute_layers);
     return bytes.fixed + bytes.per_token * static_cast<double>(T);
 }
 
-// Allocations are padded, workspaces do not grow evenly, and where tokens do not divide a rank has
-// up to two more than its share.
+bool StepMemory::are_shared() const {
+    return std::any_of(strategies_.begin(), strategies_.end(),
+                       [](const auto& one) { return one.degree() > 1; });
+}
+
+// Allocations are padded, workspaces do not grow evenly, and where tokens are shared and do not
+// divide a rank has up to two more than its share.
 DepthBytes StepMemory::line(std::int64_t rank_tokens, std::int64_t recompute_layers) const {
-    constexpr double kMoreTokens = 2;
+    const double more_tokens = are_shared() ? 2 : 0;
     const auto bytes = [&](std::int64_t T) {
         return static_cast<double>(most_bytes(T, recompute_layers));
     };
@@ -98,7 +103,7 @@ DepthBytes StepMemory::line(std::int64_t rank_tokens, std::int64_t recompute_lay
     for (std::int64_t T = 0; T <= rank_tokens; T = T < 16 ? T + 1 : T + T / 16) {
         fixed = std::max(fixed, bytes(T) - slope * static_cast<double>(T));
     }
-    return {.fixed = fixed + kMoreTokens * slope, .per_token = slope};
+    return {.fixed = fixed + more_tokens * slope, .per_token = slope};
 }
 
 // Peak bytes over the depth are a straight line but for its two ends: a layer more that recomputes

@@ -37,11 +37,12 @@ public:
     // Of the strategy that needs most.
     std::int64_t most_bytes(std::int64_t T, std::int64_t recompute_layers) const;
 
-    // The most tokens, `at_most` or fewer, that fit under every strategy and that planners, who
-    // count with lines(), can place where steps are shared; 0 where none do.
+    // The most tokens, `at_most` or fewer, that fit under every strategy; where planners place
+    // them, who count with lines(), those that fit by lines(). 0 where none do.
     std::int64_t most_tokens(std::int64_t budget_bytes,
                              std::int64_t at_most,
-                             std::int64_t recompute_layers) const;
+                             std::int64_t recompute_layers,
+                             bool are_planned) const;
 
     // For planners, by depth from 0 to the number of layers: lines that no step of up to
     // rank_tokens a rank is above, and that pass the budget where a rank's tokens pass rank_tokens.
@@ -52,6 +53,7 @@ public:
 
 private:
     double planned_bytes(std::int64_t T, std::int64_t recompute_layers) const;
+    bool are_shared() const;
     DepthBytes line(std::int64_t rank_tokens, std::int64_t recompute_layers) const;
 
     const Queue& queue_;

@@ -176,7 +176,8 @@ void Trainer::check_memory() {
     const std::int64_t budget = arena_.budget_bytes();
     const std::int64_t longest = longest_sequence();
     const std::int64_t largest = std::min(micro_batch_tokens_, largest_batch_tokens());
-    const std::int64_t fits = memory_->most_tokens(budget, largest, deepest());
+    const std::int64_t fits =
+        memory_->most_tokens(budget, largest, deepest(), is_planned(config_, world_));
     const bool is_chosen = config_.batch.micro_batch_tokens > 0;
     if (fits == 0 || (is_chosen && fits < largest)) {
         fail_step_too_large(largest, fits);
@@ -184,10 +185,7 @@ void Trainer::check_memory() {
     if (fits < largest) {
         micro_batch_tokens_ = fits;
     }
-    const int ranks = allowed_degrees(config_, world_.size()).back();
-    if (longest > micro_batch_tokens_ * ranks) {
-        fail_sequence_too_long(longest, ranks, fits < largest);
-    }
+    check_longest(allowed_degrees(config_, world_.size()).back(), fits < largest);
     predicted_peak_bytes_ = std::min(
         budget,
         memory_->most_bytes(std::min(fits, micro_batch_tokens_), config_.model.recompute_layers));
@@ -218,16 +216,28 @@ void Trainer::fail_step_too_large(std::int64_t tokens, std::int64_t fits) const 
             : ""));
 }
 
-void Trainer::fail_sequence_too_long(std::int64_t longest, int ranks, bool of_memory) const {
+// The largest group holds the longest sequence.
+void Trainer::check_longest(int largest_degree, bool of_memory) const {
+    const std::int64_t longest = longest_sequence();
+    const std::int64_t most = micro_batch_tokens_ * largest_degree;
+    if (longest <= most) {
+        return;
+    }
+    const std::string file =
+        config_.planner.cost.empty() ? "" : fmt::format(", planner.cost {}", config_.planner.cost);
     throw ConfigError(fmt::format(
         "the longest sequence has {} tokens, but {} rank{} of {} tokens each ({}) hold {}: raise "
-        "{}, lower data.max_tokens, or start more ranks",
-        longest, ranks, ranks == 1 ? "" : "s", micro_batch_tokens_,
+        "{}, lower data.max_tokens, or {}",
+        longest, largest_degree, largest_degree == 1 ? "" : "s", micro_batch_tokens_,
         of_memory
             ? fmt::format("memory.budget {}, {} of {} layers recomputed",
                           format_bytes(arena_.budget_bytes()), deepest(), config_.model.layers)
             : "batch.micro_batch_tokens",
-        micro_batch_tokens_ * ranks, of_memory ? "memory.budget" : "batch.micro_batch_tokens"));
+        most, of_memory ? "memory.budget" : "batch.micro_batch_tokens",
+        largest_degree < world_.size()
+            ? fmt::format("allow an SP degree above {} on these {} ranks (planner.degrees {}{})",
+                          largest_degree, world_.size(), config_.planner.degrees, file)
+            : "start more ranks"));
 }
 
 // Held-out sequences are whole on one rank, and packed up to the limit.
@@ -264,6 +274,7 @@ void Trainer::make_plans() {
             .rates = {
                 .bytes = memory_->lines(arena_.budget_bytes(), micro_batch_tokens_, shallowest),
                 .bytes_per_element = static_cast<double>(size_bytes(machine_.compute))}});
+    check_longest(plans_->degrees().back(), false);  // a cost file may allow fewer
 }
 
 void Trainer::check_ranks_agree() {

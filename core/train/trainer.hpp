@@ -97,7 +97,7 @@ private:
     void check_memory();
     void check_evaluation_memory(std::int64_t tokens);
     [[noreturn]] void fail_step_too_large(std::int64_t tokens, std::int64_t fits) const;
-    [[noreturn]] void fail_sequence_too_long(std::int64_t longest, int ranks, bool of_memory) const;
+    void check_longest(int largest_degree, bool of_memory) const;
     void make_plans();
     ProfileSubject profile_subject();
     UpdateSeconds time_update();

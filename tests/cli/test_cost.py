@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 from support import DCP, CommandLineTest, read_json_lines
+from test_ranks import RanksTest, read_processes
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CLUSTERS = CONFIGS / "clusters"
@@ -202,6 +203,25 @@ class Train(CostTest):
     def test_two_dimensions_are_not_trained(self):
         self.refuse(2, ["model.kind is transformer-2d", "dcp plan --model"], "train",
                     CONFIGS / "transformer-2d-1.2b.yaml")
+
+
+class Failure(RanksTest):
+    def test_a_planner_that_fails_in_the_middle_of_a_run(self):
+        """The planner `random` comes, sooner or later, to a strategy that this profile knows nothing
+        of. Plans are made ahead: the iterations before have trained by then, and all ranks end."""
+        path = self.folder / "profile.json"
+        path.write_text(json.dumps(profile()), encoding="utf-8")
+        folder = self.folder / "fails"
+        result = self.run_ranks(2, folder, f"planner.cost={path}", "planner.name=random",
+                                "run.iterations=100", "batch.micro_batch_tokens=256", "batch.tokens=256",
+                                "run.seed=3")
+        self.assert_one_line(2, ["profile 'a profile' has no measurement of SP degree 2 (1 Ulysses x 2 "
+                                 "ring)"], result)
+        iterations = [line["iteration"] for line in read_json_lines(folder / "metrics.jsonl")]
+        self.assertEqual(iterations, list(range(1, len(iterations) + 1)))
+        self.assertTrue(0 < len(iterations) < 100, iterations)
+        self.assertFalse((folder / "weights").exists())
+        self.assertEqual(read_processes(str(folder)), {})
 
 
 if __name__ == "__main__":

@@ -158,6 +158,19 @@ class Chosen(ProfileTest):
         self.assertEqual(alone.returncode, 2)
         self.assertIn("topology: '2 ranks on 1 node: 0-1' in the profile", alone.stderr)
 
+    def test_a_file_of_another_mpi(self):
+        path = self.folder / "other-mpi.json"
+        self.assertEqual(self.mpirun(2, "profile", extra=("--out", str(path))).returncode, 0)
+        profile = json.loads(path.read_text(encoding="utf-8"))
+        libraries = profile["measured"]["libraries"]
+        self.assertIn("MPI", libraries)
+        other = libraries + ".other"
+        profile["measured"]["libraries"] = other
+        path.write_text(json.dumps(profile), encoding="utf-8")
+        result = self.train(f"profile={path}")
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        self.assertIn(f"libraries: '{other}' in the profile, '{libraries}' here", result.stderr)
+
     def test_off(self):
         self.assertIn("rates measured in", self.costs(self.train("profile=off")))
         self.assertFalse(self.cache.exists())

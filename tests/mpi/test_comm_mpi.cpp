@@ -22,6 +22,7 @@
 #include "comm/counts.hpp"
 #include "comm/group_cache.hpp"
 #include "comm/local/local_communicator.hpp"
+#include "comm/message_library.hpp"
 #include "comm/topology.hpp"
 
 using namespace dcp;
@@ -154,6 +155,14 @@ float rough(int rank, std::int64_t k) {
 }
 
 }  // namespace
+
+TEST_CASE("the library that carries messages is known where any are sent") {
+    const World world;
+    INFO(message_library());
+    CHECK(message_library().empty() == (world.size == 1));
+    CHECK(message_library() == library_name(message_library()));
+    CHECK(message_library().size() < 60);
+}
 
 TEST_CASE("all_to_all brings every block to its place", "[comm]") {
     const bool is_tiny = GENERATE(false, true);

@@ -33,6 +33,16 @@ config::Config planned_config(const std::string& prefix, const std::string& plan
     return config;
 }
 
+void write_cost_file(const std::string& path, const std::string& degrees) {
+    std::ofstream(path)
+        << "format: dcp-cost-1\nname: constants\nlayers: 2\nranks_per_node: 64\n"
+        << "degrees: " << degrees << "\n"
+        << "time: {fixed: 1e-3, per_token: 1e-5, per_token_squared: 1e-9, forward_share: 0.3}\n"
+           "communication: {bytes_per_token: 1000, bandwidth: {2: 1e9}}\n"
+           "memory: {budget: 1e9, static: 1e6, layer_bytes_per_token: 1000, "
+           "checkpoint_bytes_per_token: 100}\n";
+}
+
 // Five iterations with faults on one rank beside five without.
 void compare_with_undisturbed(const config::Config& config,
                               int faulty_rank,
@@ -156,7 +166,8 @@ TEST_CASE("where no plan is left all ranks end with one message") {
 TEST_CASE("a batch that cannot be planned ends all ranks, planned ahead or not") {
     Ranks ranks;
     config::Config config = test::small_config("unused");
-    config.planner.name = GENERATE("dcp", "packed");
+    config.planner.name = GENERATE("dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random");
+    INFO(config.planner.name);
     Arena arena(std::int64_t{64} << 20);
     model::Transformer model(config.model, DType::kFloat32, 1000, model::Purpose::kTraining,
                              ranks.queue, arena);
@@ -189,15 +200,77 @@ TEST_CASE("a batch that cannot be planned ends all ranks, planned ahead or not")
     CHECK(message_of(4, fits, fits).empty());
 }
 
+TEST_CASE("the check at the start counts the SP degrees that plans may use, and no others") {
+    const DatasetFolder folder;
+    test::write_documents(folder / "text", 400);
+    auto config = planned_config(folder / "text", GENERATE("dcp", "packed"));
+    config.data.max_tokens = 400;
+    config.batch.micro_batch_tokens = config::kAutomatic;
+    Ranks ranks;
+    const auto refusal = [&](const config::Config& asked) -> std::string {
+        try {
+            train::Trainer(asked, ranks.world());
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    const auto least_budget = [&](config::Config asked) {
+        const std::int64_t enough = asked.memory.budget;
+        std::int64_t too_little = 0;
+        while (asked.memory.budget - too_little > 1024) {
+            const std::int64_t accepted = asked.memory.budget;
+            asked.memory.budget = too_little + (accepted - too_little) / 2;
+            if (!refusal(asked).empty()) {
+                too_little = asked.memory.budget;
+                asked.memory.budget = accepted;
+            }
+        }
+        REQUIRE(asked.memory.budget < enough);
+        return asked.memory.budget;
+    };
+    auto alone = config;
+    alone.planner.degrees = "[1]";
+    const std::int64_t shared_budget = least_budget(config);
+    const std::int64_t alone_budget = least_budget(alone);
+    REQUIRE(shared_budget < alone_budget);
+
+    config.memory.budget = alone.memory.budget = (shared_budget + alone_budget) / 2;
+    CHECK(refusal(config).empty());
+    const std::string message = refusal(alone);
+    INFO(message);
+    REQUIRE(message.find("the longest sequence has 400 tokens, but 1 rank of ") == 0);
+    const std::size_t holds = message.find(" hold ");
+    REQUIRE(holds != std::string::npos);
+    const std::int64_t fits = std::stoll(message.substr(holds + 6));
+    CHECK(
+        message.find("raise memory.budget, lower data.max_tokens, or allow an SP degree above 1") !=
+        std::string::npos);
+    // What it says is so, but for a few tokens.
+    alone.data.max_tokens = fits + 8;
+    CHECK_FALSE(refusal(alone).empty());
+    alone.data.max_tokens = fits;
+    CHECK(refusal(alone).empty());
+    train::Trainer trainer(alone, ranks.world());
+    for (int iteration = 1; iteration <= 3; ++iteration) {
+        CHECK(trainer.run_iteration(iteration).steps_by_degree.rbegin()->first == 1);
+    }
+
+    // A cost file may allow fewer degrees than the configuration.
+    write_cost_file(folder / "cost.yaml", "[1]");
+    config.planner.cost = folder / "cost.yaml";
+    const std::string of_file = refusal(config);
+    INFO(of_file);
+    CHECK(of_file.find("above 1 on these ") != std::string::npos);
+    CHECK(of_file.find(config.planner.cost) != std::string::npos);
+    write_cost_file(folder / "cost.yaml", "any");
+    CHECK(refusal(config).empty());
+}
+
 TEST_CASE("what was checked before the first iteration holds under every planner") {
     const DatasetFolder folder;
     test::write_documents(folder / "text", 400);
-    std::ofstream(folder / "cost.yaml")
-        << "format: dcp-cost-1\nname: constants\nlayers: 2\ndegrees: any\nranks_per_node: 64\n"
-           "time: {fixed: 1e-3, per_token: 1e-5, per_token_squared: 1e-9, forward_share: 0.3}\n"
-           "communication: {bytes_per_token: 1000, bandwidth: {2: 1e9}}\n"
-           "memory: {budget: 1e9, static: 1e6, layer_bytes_per_token: 1000, "
-           "checkpoint_bytes_per_token: 100}\n";
+    write_cost_file(folder / "cost.yaml", "any");
     auto config = test::small_config(folder / "text");
     config.data.max_tokens = 400;
     config.batch.sequences = 68;  // all, the longest among them

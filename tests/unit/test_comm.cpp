@@ -17,6 +17,7 @@
 #include "comm/group_cache.hpp"
 #include "comm/launch.hpp"
 #include "comm/local/local_communicator.hpp"
+#include "comm/message_library.hpp"
 #include "comm/ordered_reduce.hpp"
 #include "comm/topology.hpp"
 #include "core/base/errors.hpp"
@@ -438,6 +439,16 @@ TEST_CASE("topology is numbered by first appearance", "[unit]") {
     CHECK(topology.ranks_on_node == std::vector<int>{3, 2});
     CHECK(topology.to_string() == "5 ranks on 2 nodes: 0-1, 3 | 2, 4");
     CHECK(make_topology(std::vector<int>{0}).to_string() == "1 rank on 1 node: 0");
+}
+
+TEST_CASE("a message library is known by name and version", "[unit]") {
+    CHECK(library_name("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, May 26, 2022") ==
+          "Open MPI v4.1.4");
+    CHECK(library_name("MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7\n") ==
+          "MPICH Version: 4.0.2");
+    CHECK(library_name(" Some  MPI 7 \n") == "Some MPI 7");
+    CHECK(library_name("").empty());
+    CHECK(message_library().empty());  // none was started
 }
 
 TEST_CASE("DCP_FAKE_RANKS_PER_NODE is a positive number or an error", "[unit]") {

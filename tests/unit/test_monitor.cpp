@@ -208,6 +208,22 @@ TEST_CASE("errors of a run are counted in classes", "[unit][monitor]") {
     CHECK(text.find("1 needed more bytes than predicted") != std::string::npos);
 }
 
+TEST_CASE("what correction is worth is said where there is one", "[unit][monitor]") {
+    IterationReport report = two_ranks();
+    // Known whether plans are made with corrections or not; measured were 4, 5 and 2.
+    report.correction.uncorrected_step_seconds = {8, 10, 3};
+    const auto said = [&] {
+        PredictionSummary summary;
+        summary.add(report);
+        return summary.to_string();
+    };
+    CHECK(step_errors(report).uncorrected_seconds.empty());
+    CHECK(said().find("(p95); bytes to") != std::string::npos);
+    report.correction.is_on = true;
+    CHECK(step_errors(report).uncorrected_seconds == std::vector<double>{1, 1, 0.5});
+    CHECK(said().find("(p95), without correction 100.") != std::string::npos);
+}
+
 TEST_CASE("the Prometheus text", "[unit][monitor]") {
     PrometheusMetrics metrics("dcp", 2);
     CHECK(metrics.text().find("dcp_iterations_total 0\n") != std::string::npos);

@@ -245,6 +245,17 @@ TEST_CASE("Every part of a key is part of it, and differences are named", "[unit
     less.erase("threads");
     CHECK(describe_difference(less, key).find("threads: '' in the profile") == 0);
     CHECK(describe_difference(key, less).find("here") != std::string::npos);
+    // One rank sends no messages; several do with some version of MPI.
+    const config::ModelConfig model = test::small_model();
+    const Key alone = make_key({.model = model});
+    const Key old = make_key({.model = model, .messages = "Some MPI v1"});
+    CHECK(alone.at("libraries").find("MPI") == std::string::npos);
+    CHECK(old.at("libraries") == alone.at("libraries") + "; Some MPI v1");
+    const Key now = make_key({.model = model, .messages = "Some MPI v2"});
+    CHECK(describe_difference(old, now) == "libraries: '" + old.at("libraries") +
+                                               "' in the profile, '" + now.at("libraries") +
+                                               "' here");
+    CHECK(file_name(old) != file_name(now));
     for (const char* name : {"model", "precision", "backend", "device", "threads", "libraries",
                              "strategies", "topology"}) {
         CHECK(key.contains(name));
