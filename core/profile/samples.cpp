@@ -20,8 +20,8 @@ double median(std::vector<double> values) {
 
 namespace {
 
-// The middle of the shortest interval that holds half of the samples: where most of them are,
-// however far off the others may be.
+// The middle one of those in the shortest interval that holds half of the samples: where most of
+// them are, however far off the others may be.
 double centre_of_most(std::vector<double> seconds) {
     std::sort(seconds.begin(), seconds.end());
     const std::size_t half = (seconds.size() + 1) / 2;
@@ -31,7 +31,7 @@ double centre_of_most(std::vector<double> seconds) {
             best = begin;
         }
     }
-    return (seconds[best] + seconds[best + half - 1]) / 2;
+    return seconds[best + (half - 1) / 2];
 }
 
 }  // namespace

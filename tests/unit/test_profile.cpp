@@ -85,6 +85,9 @@ TEST_CASE("Samples that other programs have disturbed do not count", "[unit]") {
     const std::vector<double> both_ways{1.00, 0.4, 1.01, 0.7, 1.02, 4, 0.99, 2, 1.01};
     CHECK(estimate(both_ways).seconds == 1.01);
     CHECK(estimate(both_ways).num_kept == 5);
+    // However far apart they are, some count.
+    CHECK(estimate(std::vector<double>{1, 2, 4}).num_kept == 1);
+    CHECK(estimate(std::vector<double>{1, 3}).seconds == 1);
     // What differs without an outlier is an error that shows.
     CHECK(estimate(std::vector<double>{1, 1.2, 1.1}).relative_error > 0.05);
     CHECK(estimate(std::vector<double>{1}).relative_error == 1);
