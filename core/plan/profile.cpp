@@ -87,6 +87,8 @@ public:
         return value;
     }
 
+    bool has(const char* key) const { return object_.contains(key); }
+
     void finish() const {
         if (taken_ == object_.size()) {
             return;
@@ -192,28 +194,31 @@ void add_points(Profile& profile, std::span<const ProfilePoint> points) {
 }
 
 std::string to_json(const Profile& profile) {
-    const Json head = {{"format", kProfileFormat},
-                       {"name", profile.name},
-                       {"measured", profile.measured},
-                       {"layers", profile.layers},
-                       {"heads", profile.heads.query},
-                       {"kv_heads", profile.heads.key_value},
-                       {"dimensions", profile.dimensions},
-                       {"text_pairs", profile.text_pairs},
-                       {"ranks_per_node", profile.ranks_per_node},
-                       {"recompute", profile.may_recompute},
-                       {"memory",
-                        {{"budget_bytes", profile.budget_bytes},
-                         {"replicated_bytes", profile.replicated_bytes},
-                         {"sharded_bytes", profile.sharded_bytes}}},
-                       {"micro_batch",
-                        {{"fixed_seconds", profile.fixed_seconds},
-                         {"token_seconds", profile.token_seconds},
-                         {"token_bytes", profile.token_bytes}}},
-                       {"iteration",
-                        {{"reduction_seconds", profile.reduction_seconds},
-                         {"optimizer_seconds", profile.optimizer_seconds}}},
-                       {"speeds", profile.speeds}};
+    const Json head = {
+        {"format", kProfileFormat},
+        {"name", profile.name},
+        {"measured", profile.measured},
+        {"layers", profile.layers},
+        {"heads", profile.heads.query},
+        {"kv_heads", profile.heads.key_value},
+        {"dimensions", profile.dimensions},
+        {"text_pairs", profile.text_pairs},
+        {"ranks_per_node", profile.ranks_per_node},
+        {"recompute", profile.may_recompute},
+        {"memory",
+         {{"budget_bytes", profile.budget_bytes},
+          {"replicated_bytes", profile.replicated_bytes},
+          {"sharded_bytes", profile.sharded_bytes}}},
+        {"micro_batch",
+         {{"fixed_seconds", profile.fixed_seconds},
+          {"token_seconds", profile.token_seconds},
+          {"token_bytes", profile.token_bytes}}},
+        {"iteration",
+         {{"reduction_seconds", profile.reduction_seconds},
+          {"optimizer_seconds", profile.optimizer_seconds}}},
+        {"reference",
+         {{"tokens", profile.reference.tokens}, {"seconds", profile.reference.seconds}}},
+        {"speeds", profile.speeds}};
     std::string text = "{\n";
     for (const auto& [key, value] : head.items()) {
         text += fmt::format("\"{}\": {},\n", key, value.dump());
@@ -250,6 +255,15 @@ Profile parse_profile(std::string_view text) {
     profile.reduction_seconds = iteration.real("reduction_seconds");
     profile.optimizer_seconds = iteration.real("optimizer_seconds");
     iteration.finish();
+    if (top.has("reference")) {  // of those who measured it
+        Keys reference(top.take("reference"), "reference.");
+        profile.reference.tokens = reference.whole("tokens", kMostTokens, 0);
+        profile.reference.seconds = reference.real("seconds");
+        reference.finish();
+        if ((profile.reference.tokens > 0) != (profile.reference.seconds > 0)) {
+            refuse("'reference'", "must have tokens and seconds above 0, or both 0");
+        }
+    }
     for (const Json& speed : top.list("speeds")) {
         if (!speed.is_number() || !(speed.get<double>() > 0)) {
             refuse("'speeds'", "must be numbers above 0");

@@ -34,6 +34,15 @@ struct ProfilePoint {
     bool operator==(const ProfilePoint&) const = default;
 };
 
+// How fast the machine was while the points were measured: seconds of one small micro-batch of so
+// many tokens, on a typical rank alone. The same work tells later how fast the machine is then.
+struct ProfileReference {
+    std::int64_t tokens = 0;  // 0: not known
+    double seconds = 0;
+
+    bool operator==(const ProfileReference&) const = default;
+};
+
 struct Profile {
     std::string name;
     std::map<std::string, std::string> measured;  // model, machine, type, program: to compare
@@ -56,6 +65,7 @@ struct Profile {
     double reduction_seconds = 0;  // once an iteration
     double optimizer_seconds = 0;
 
+    ProfileReference reference;
     std::vector<double> speeds;  // of every rank, 1 = as measured; empty: all 1
     std::vector<ProfilePoint> points;
 

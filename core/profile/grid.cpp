@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <set>
 
@@ -19,14 +20,17 @@ std::int64_t most_tokens(const GridLimits& limits, int degree) {
                                   std::min(limits.rank_tokens * degree, limits.batch_tokens));
 }
 
-// As few sequences as are allowed, and as many as are worth telling apart: attention needs some
-// rows at a time.
+// As few sequences as are allowed, and many short ones: not so short that what a sequence costs by
+// itself, which costs do not know, outweighs what it saves in squares.
 std::vector<Request> shapes(std::int64_t tokens,
                             const plan::Strategy& strategy,
                             const GridLimits& limits) {
-    constexpr std::int64_t kShort = 8;  // times shorter
+    constexpr std::int64_t kShort = 8;      // times shorter,
+    constexpr std::int64_t kShortest = 32;  // and of so many tokens
+    const std::int64_t shortest =
+        std::clamp<std::int64_t>(most_tokens(limits, strategy.degree()) / kShort, 1, kShortest);
     const std::int64_t few = (tokens + limits.longest_tokens - 1) / limits.longest_tokens;
-    const std::int64_t many = std::min(tokens, kShort * few);
+    const std::int64_t many = std::min(tokens / shortest, kShort * few);
     std::vector<Request> made{{.tokens = tokens, .sequences = few, .strategy = strategy}};
     if (many > few) {
         made.push_back({.tokens = tokens, .sequences = many, .strategy = strategy});
@@ -111,12 +115,20 @@ std::vector<Request> base_grid(const GridLimits& limits) {
              tokens.empty() || next >= kFewestRankTokens * degree; next /= kStep) {
             tokens.push_back(next);
         }
-        std::reverse(tokens.begin(), tokens.end());
+        std::vector<Request> curve;
         for (const std::int64_t each : tokens) {
             for (const Request& request : shapes(each, strategy, limits)) {
-                grid.push_back(request);
+                curve.push_back(request);
             }
         }
+        // The longest sequence alone attends most for its tokens.
+        if (limits.longest_tokens < tokens.front() && limits.longest_tokens >= tokens.back()) {
+            curve.push_back({.tokens = limits.longest_tokens, .strategy = strategy});
+        }
+        std::ranges::stable_sort(curve, {}, &Request::tokens);
+        const auto copies = std::ranges::unique(curve);
+        curve.erase(copies.begin(), copies.end());
+        std::ranges::copy(curve, std::back_inserter(grid));
     }
     return grid;
 }
@@ -126,10 +138,16 @@ std::vector<Request> missing_requests(std::span<const plan::ProfilePoint> points
     std::vector<Request> missing;
     for (const Request& request : base_grid(limits)) {
         const Points known = of_strategy(points, request.strategy);
-        const bool is_reached = std::any_of(
-            known.begin(), known.end(),
-            [&](const plan::ProfilePoint& point) { return point.tokens >= request.tokens; });
-        if (!is_reached) {
+        const auto is_reached = [&](auto&& value_of) {
+            return std::ranges::any_of(known, [&](const plan::ProfilePoint& point) {
+                return value_of(plan::Load{point.tokens, point.squared_tokens}) >=
+                       value_of(request.load());
+            });
+        };
+        const auto mean_length = [](const plan::Load& load) {
+            return load.squared_tokens / static_cast<double>(load.tokens);
+        };
+        if (!is_reached(std::mem_fn(&plan::Load::tokens)) || !is_reached(mean_length)) {
             missing.push_back(request);
         }
     }

@@ -19,10 +19,12 @@ struct GridLimits {
 };
 
 // For every strategy, by rising tokens up to the most there may be: a few numbers of tokens, each a
-// factor of 4 from the next, as one sequence (or as few as are allowed) and as many short ones.
+// factor of 4 from the next, as one sequence (or as few as are allowed) and as many short ones; and
+// the longest sequence alone.
 std::vector<Request> base_grid(const GridLimits& limits);
 
-// Those of the grid that lie beyond what the points reach, or belong to a strategy without points.
+// Those of the grid that lie beyond what the points reach, in tokens or in squares of them, or
+// belong to a strategy without points.
 std::vector<Request> missing_requests(std::span<const plan::ProfilePoint> points,
                                       const GridLimits& limits);
 

@@ -23,21 +23,25 @@ public:
 
     GridResult run() {
         result_.points = options_.known;
-        result_.speeds = options_.known_speeds;
-        const std::vector<Request> grid = missing_requests(options_.known, options_.limits);
-        profiler_.set_speeds(result_.speeds);
-        measure_alone(grid);
+        profiler_.set_reference(options_.reference);
         if (options_.known.empty()) {
             result_.ends = profiler_.measure_ends(options_.limits.rank_tokens, options_.effort);
         }
+        const std::vector<Request> grid = missing_requests(options_.known, options_.limits);
         for (std::size_t begin = 0; begin < grid.size();) {
             const std::size_t end = end_of_curve(grid, begin);
-            if (grid[begin].strategy.degree() > 1) {
+            const std::vector<Measurement> measured =
                 measure_curve(std::span(grid).subspan(begin, end - begin));
+            if (grid[begin].strategy.degree() == 1 && options_.reference.tokens > 0) {
+                result_.speeds = clear_speeds(measured);
             }
             begin = end;
         }
         refine();
+        if (options_.known.empty()) {
+            settle_reference();
+        }
+        result_.reference = profiler_.reference();
         result_.seconds = elapsed();
         return std::move(result_);
     }
@@ -97,43 +101,19 @@ private:
         return all;
     }
 
-    // Degree 1 comes first: it shows how fast every rank is.
-    void measure_alone(const std::vector<Request>& grid) {
-        for (std::size_t begin = 0; begin < grid.size();) {
-            const std::size_t end = end_of_curve(grid, begin);
-            if (grid[begin].strategy.degree() == 1) {
-                const std::vector<Measurement> measured =
-                    measure_curve(std::span(grid).subspan(begin, end - begin));
-                if (options_.known.empty()) {
-                    result_.speeds = clear_speeds(measured);
-                    profiler_.set_speeds(result_.speeds);
-                    correct_by_speeds(measured);
-                }
-            }
-            begin = end;
+    // Seconds as they typically were: the reference was looked at first in one moment only.
+    void settle_reference() {
+        const double typical = profiler_.typical_slowness();
+        for (plan::ProfilePoint& point : result_.points) {
+            point.forward_seconds *= typical;
+            point.backward_seconds *= typical;
+            point.recompute_seconds *= typical;
         }
-    }
-
-    // Those measured before the speeds were known.
-    void correct_by_speeds(const std::vector<Measurement>& measured) {
-        for (std::size_t index = 0; index < measured.size() && !result_.speeds.empty(); ++index) {
-            double as_measured = 0;
-            double at_speed_1 = 0;
-            for (std::size_t rank = 0; rank < result_.speeds.size(); ++rank) {
-                const double seconds = measured[index].rank_seconds[rank];
-                as_measured += seconds;
-                at_speed_1 += seconds * result_.speeds[rank];
-            }
-            plan::ProfilePoint& point = result_.points[index];
-            const double both = point.forward_seconds + point.backward_seconds;
-            const double factor =
-                at_speed_1 / static_cast<double>(result_.speeds.size()) / std::max(both, 1e-12);
-            if (as_measured > 0) {
-                point.forward_seconds *= factor;
-                point.backward_seconds *= factor;
-                point.recompute_seconds *= factor;
-            }
-        }
+        result_.ends.fixed_seconds *= typical;
+        result_.ends.token_seconds *= typical;
+        plan::ProfileReference reference = profiler_.reference();
+        reference.seconds *= typical;
+        profiler_.set_reference(reference);
     }
 
     void refine() {

@@ -12,10 +12,10 @@ namespace dcp::profile {
 
 struct GridOptions {
     GridLimits limits;
-    // Measured before on these ranks: what they reach is not measured again, nor are the ends and
-    // the speeds, which are taken as given.
+    // Measured before on these ranks: what they reach is not measured again, nor are the ends.
     std::vector<plan::ProfilePoint> known;
-    std::vector<double> known_speeds;
+    // The profiler's: of the known points, or the one to begin with.
+    plan::ProfileReference reference;
     Effort effort;
     double tolerance = 0.03;     // of interpolation
     double most_seconds = 60;    // of the coarse grid, as far as can be foreseen
@@ -26,6 +26,7 @@ struct GridOptions {
 
 struct GridResult {
     Ends ends;
+    plan::ProfileReference reference;        // what it took typically, as the points
     std::vector<double> speeds;              // empty where ranks do not differ clearly
     std::vector<plan::ProfilePoint> points;  // the known ones first
     int num_left_out = 0;  // requests of the coarse grid for which there was no time

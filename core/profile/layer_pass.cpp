@@ -136,6 +136,23 @@ LayerSeconds LayerPass::run_pair(model::PassContext& pass,
     return seconds;
 }
 
+double LayerPass::run_reference(std::int64_t T, int passes) {
+    const Arena::Scope scratch(arena_);
+    const std::vector<std::int64_t> lengths{T};
+    const model::MicroBatch batch =
+        make_batch(queue_, arena_, whole_sequences(lengths), model_.config().vocab);
+    model::PassContext pass{.queue = queue_,
+                            .arena = arena_,
+                            .batch = batch,
+                            .attention = local_attention_,
+                            .conditioning = {}};
+    double seconds = 0;
+    for (int i = 0; i < passes; ++i) {
+        seconds += run_pair(pass, 0, /*recomputes=*/false).pass / passes;
+    }
+    return seconds;
+}
+
 double LayerPass::run_ends(std::int64_t T, int passes) {
     const Arena::Scope scratch(arena_);
     const std::vector<std::int64_t> lengths{T};

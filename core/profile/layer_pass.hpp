@@ -32,6 +32,10 @@ public:
                             int passes,
                             bool recomputes);
 
+    // Mean seconds of passes over two layers of one sequence of T tokens, on this rank alone: work
+    // that is always the same, to see how fast the machine is.
+    double run_reference(std::int64_t T, int passes);
+
     // Mean seconds of the model without its layers, forward and backward, on T tokens.
     double run_ends(std::int64_t T, int passes);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "comm/control.hpp"
 #include "core/model/sharded_attention.hpp"
 #include "core/profile/placement.hpp"
 #include "core/profile/samples.hpp"
@@ -17,6 +18,7 @@ struct Sample {
     double backward = 0;
     double recompute = 0;
     double pass = 0;
+    double slowness = 1;  // of the rank meanwhile
 
     double both() const { return forward + backward; }
 };
@@ -39,6 +41,14 @@ Request alone(const Request& request) {
             .sequences = std::clamp<std::int64_t>(request.sequences / degree, 1, tokens)};
 }
 
+// What it would have been at the speed of the reference.
+Sample at_reference(Sample sample, double slowness) {
+    sample.forward /= slowness;
+    sample.backward /= slowness;
+    sample.recompute /= slowness;
+    return sample;
+}
+
 bool is_stable(std::span<const double> seconds, const Effort& effort) {
     const Estimate now = estimate(seconds);
     return static_cast<int>(seconds.size()) >= effort.most_samples ||
@@ -48,15 +58,10 @@ bool is_stable(std::span<const double> seconds, const Effort& effort) {
 }  // namespace
 
 struct LayerProfiler::Round {
-    // A repeat of one request on one group, by its slowest rank.
-    struct GroupSample {
-        std::size_t group = 0;
-        Sample seconds;
-    };
     struct Asked {
         Request request;
-        int passes = 1;  // within a sample
-        std::vector<GroupSample> samples;
+        int passes = 1;                 // within a sample
+        std::vector<Sample> samples;    // of a group each, by its slowest rank
         std::vector<double> rank_sums;  // forward and backward, over samples
         std::vector<int> rank_counts;
     };
@@ -82,6 +87,60 @@ LayerProfiler::LayerProfiler(model::Transformer& model,
       groups_(groups),
       ranks_per_node_(ranks_per_node),
       pass_(model, queue, arena) {}
+
+// From here on the reference runs long enough to tell how fast the machine is beside samples that
+// take so many seconds.
+void LayerProfiler::look_for(double seconds) {
+    constexpr double kLeast = 0.003;  // long beside the clock
+    constexpr double kShare = 0.05;
+    const double wanted = std::max(kLeast, kShare * seconds);
+    reference_passes_ =
+        reference_.tokens == 0
+            ? 0
+            : static_cast<int>(std::clamp(std::ceil(wanted / reference_.seconds), 1.0, 1000.0));
+}
+
+void LayerProfiler::set_reference(const plan::ProfileReference& reference) {
+    reference_ = reference;
+    if (reference_.tokens == 0) {
+        return;
+    }
+    pass_.run_reference(reference_.tokens, 1);  // warms up
+    const bool is_new = reference_.seconds == 0;
+    if (is_new) {
+        reference_.seconds = std::max(pass_.run_reference(reference_.tokens, 1), 1e-9);
+        comm::all_reduce_values(queue_, groups_.world(), std::span(&reference_.seconds, 1),
+                                comm::ReduceOp::kMax);
+    }
+    look_for(0);
+    if (is_new) {
+        reference_.seconds *= median(reference_slowness());
+    }
+}
+
+// Of this rank, now.
+double LayerProfiler::slowness() {
+    return reference_.tokens == 0
+               ? 1
+               : pass_.run_reference(reference_.tokens, reference_passes_) / reference_.seconds;
+}
+
+std::vector<double> LayerProfiler::reference_slowness() {
+    constexpr int kRepeats = 5;
+    std::vector<double> own;
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+        own.push_back(slowness());
+    }
+    std::vector<double> of_ranks;
+    for (const Sample& sample : gather(queue_, groups_.world(), {.slowness = median(own)})) {
+        of_ranks.push_back(sample.slowness);
+    }
+    return of_ranks;
+}
+
+double LayerProfiler::typical_slowness() const {
+    return slownesses_.empty() ? 1 : median(slownesses_);
+}
 
 LayerProfiler::Round LayerProfiler::start_round(std::span<const Request> requests) {
     comm::Communicator& world = groups_.world();
@@ -117,46 +176,45 @@ LayerProfiler::Round LayerProfiler::start_round(std::span<const Request> request
 // One repeat on every group, and every rank knows all of them.
 void LayerProfiler::run_block(Round& round, int block, bool is_sample) {
     const Round::Asked& here = round.asked[round.asked_of(round.group_index, block)];
+    const double before = slowness_;
     const LayerSeconds seconds =
         pass_.run_layers(round.is_left_over ? alone(here.request) : here.request, *round.group,
                          next_layer_, here.passes, measures_recompute_);
     ++next_layer_;
+    slowness_ = slowness();
     const std::vector<Sample> all = gather(queue_, groups_.world(),
                                            {.forward = seconds.forward,
                                             .backward = seconds.backward,
                                             .recompute = seconds.recompute,
-                                            .pass = seconds.pass});
+                                            .pass = seconds.pass,
+                                            .slowness = (before + slowness_) / 2});
+    for (const Sample& sample : all) {
+        slownesses_.push_back(sample.slowness);
+    }
     for (std::size_t group = 0; group < round.placement.groups.size(); ++group) {
         Round::Asked& asked = round.asked[round.asked_of(group, block)];
-        Round::GroupSample slowest{.group = group, .seconds = {}};
+        Sample slowest{.slowness = 0};
+        double slowness = 0;
         for (const int rank : round.placement.groups[group]) {
             const Sample& sample = all[static_cast<std::size_t>(rank)];
-            if (sample.both() >= slowest.seconds.both()) {
-                slowest.seconds = sample;
+            slowness = std::max(slowness, sample.slowness);
+            if (sample.both() >= slowest.both()) {
+                slowest = sample;
             }
             if (is_sample) {
                 asked.rank_sums[static_cast<std::size_t>(rank)] += sample.both();
                 ++asked.rank_counts[static_cast<std::size_t>(rank)];
             }
         }
-        asked.samples.push_back(slowest);
+        asked.samples.push_back(at_reference(slowest, slowness));
     }
-}
-
-double LayerProfiler::slowest_speed(const std::vector<int>& world_ranks) const {
-    double slowest = speeds_.empty() ? 1 : speeds_[static_cast<std::size_t>(world_ranks.front())];
-    for (const int rank : world_ranks) {
-        slowest = speeds_.empty() ? 1 : std::min(slowest, speeds_[static_cast<std::size_t>(rank)]);
-    }
-    return slowest;
 }
 
 bool LayerProfiler::is_done(const Round& round, const Effort& effort) const {
     return std::all_of(round.asked.begin(), round.asked.end(), [&](const Round::Asked& asked) {
         std::vector<double> seconds;
-        for (const Round::GroupSample& sample : asked.samples) {
-            seconds.push_back(sample.seconds.both() *
-                              slowest_speed(round.placement.groups[sample.group]));
+        for (const Sample& sample : asked.samples) {
+            seconds.push_back(sample.both());
         }
         return is_stable(seconds, effort);
     });
@@ -166,9 +224,8 @@ Measurement LayerProfiler::finish(const Round& round, std::size_t index) const {
     const Round::Asked& asked = round.asked[index];
     const auto of = [&](double Sample::*phase) {
         std::vector<double> seconds;
-        for (const Round::GroupSample& sample : asked.samples) {
-            seconds.push_back(sample.seconds.*phase *
-                              slowest_speed(round.placement.groups[sample.group]));
+        for (const Sample& sample : asked.samples) {
+            seconds.push_back(sample.*phase);
         }
         return estimate(seconds);
     };
@@ -233,19 +290,24 @@ std::vector<Measurement> LayerProfiler::measure(std::span<const Request> request
             ++end;
         }
         Round round = start_round(requests.subspan(begin, end - begin));
+        look_for(0);
         const auto blocks = static_cast<int>(round.asked.size());  // after which all had a turn
         for (int block = 0; block < blocks; ++block) {
             run_block(round, block, /*is_sample=*/false);  // warms up, and shows how long it takes
         }
+        double sample_seconds = 0;
         for (Round::Asked& asked : round.asked) {
             double pass = 0;
-            for (const Round::GroupSample& sample : asked.samples) {
-                pass = std::max(pass, sample.seconds.pass);
+            for (const Sample& sample : asked.samples) {
+                pass = std::max(pass, sample.pass);
             }
             asked.passes = static_cast<int>(
                 std::clamp(std::ceil(effort.sample_seconds / std::max(pass, 1e-9)), 1.0, 100.0));
             asked.samples.clear();
+            sample_seconds = std::max(sample_seconds, pass * asked.passes);
         }
+        look_for(sample_seconds);
+        slowness_ = slowness();
         do {
             for (int block = 0; block < blocks; ++block) {
                 run_block(round, block, /*is_sample=*/true);
@@ -263,11 +325,14 @@ std::vector<Measurement> LayerProfiler::measure(std::span<const Request> request
 Ends LayerProfiler::measure_ends(std::int64_t rank_tokens, const Effort& effort) {
     const auto mean_seconds = [&](std::int64_t T) {
         const auto sample = [&](int passes) {
-            const std::vector<Sample> all =
-                gather(queue_, groups_.world(), {.pass = pass_.run_ends(T, passes)});
+            const double before = slowness();
+            const double pass = pass_.run_ends(T, passes);
+            const double meanwhile = (before + slowness()) / 2;
             std::vector<double> seconds;
-            for (std::size_t rank = 0; rank < all.size(); ++rank) {
-                seconds.push_back(all[rank].pass * (speeds_.empty() ? 1 : speeds_[rank]));
+            for (const Sample& one :
+                 gather(queue_, groups_.world(), {.pass = pass, .slowness = meanwhile})) {
+                seconds.push_back(one.pass / one.slowness);
+                slownesses_.push_back(one.slowness);
             }
             return seconds;
         };

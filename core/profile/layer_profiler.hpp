@@ -36,7 +36,7 @@ struct Effort {
 
 // One measured request.
 struct Measurement {
-    plan::ProfilePoint point;  // times of a rank of speed 1; bytes are those of the model
+    plan::ProfilePoint point;  // times where the reference takes its time; bytes are the model's
     double relative_error = 1;
     // Forward and backward of every world rank, as they were; 0 for ranks that were left over.
     std::vector<double> rank_seconds;
@@ -68,11 +68,19 @@ public:
     // tokens on every rank at once.
     Ends measure_ends(std::int64_t rank_tokens, const Effort& effort = {});
 
+    // From here on seconds are those of a machine on which the reference takes what it says,
+    // whatever else the machine does meanwhile: every sample is put beside the same small work,
+    // which its rank did just before and after. Seconds of 0 are measured here; tokens of 0:
+    // seconds stay as they are. Collective.
+    void set_reference(const plan::ProfileReference& reference);
+    const plan::ProfileReference& reference() const { return reference_; }
+    // Seconds of the reference over what it says: of every world rank now, the median of a few; and
+    // the median over all samples so far, 1 where there are none.
+    std::vector<double> reference_slowness();
+    double typical_slowness() const;
+
     // False: recompute_seconds stay 0, which saves a sixth of the time.
     void set_recompute(bool is_measured) { measures_recompute_ = is_measured; }
-    // Of every world rank, 1 = typical; empty: all alike. From here on a group's seconds count
-    // times the speed of its slowest rank.
-    void set_speeds(std::vector<double> speeds) { speeds_ = std::move(speeds); }
 
 private:
     struct Round;  // requests that are measured at the same time, and their samples
@@ -82,7 +90,8 @@ private:
     bool is_done(const Round& round, const Effort& effort) const;
     Measurement finish(const Round& round, std::size_t index) const;
     void add_bytes(plan::ProfilePoint& point) const;
-    double slowest_speed(const std::vector<int>& world_ranks) const;
+    double slowness();
+    void look_for(double seconds);
 
     model::Transformer& model_;
     Queue& queue_;
@@ -91,7 +100,10 @@ private:
     int ranks_per_node_;
     LayerPass pass_;
     bool measures_recompute_ = true;
-    std::vector<double> speeds_;
+    plan::ProfileReference reference_;
+    int reference_passes_ = 1;        // each time
+    double slowness_ = 1;             // of this rank, when it was last looked at
+    std::vector<double> slownesses_;  // of all ranks and samples
     std::int64_t next_layer_ = 0;
 };
 

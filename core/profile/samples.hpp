@@ -1,6 +1,6 @@
-// From repeated timings to one number. Nothing makes a repeat faster than it can be, and a machine
-// that does other things makes many slower: those far above the fastest are left out, and the
-// median of the rest counts.
+// From repeated timings to one number. A machine that does other things makes some of them slower,
+// or what they are compared with: those far from where most are count for nothing, and the median
+// of the rest does.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ struct Estimate {
 // Of at least one value; of an even number the mean of the two in the middle.
 double median(std::vector<double> values);
 
-// Rejected is what takes a quarter longer than the fastest. Empty: 0 seconds, error 1.
+// Rejected is what is a quarter above or below where most are. Empty: 0 seconds, error 1.
 Estimate estimate(std::span<const double> seconds);
 
 }  // namespace dcp::profile

@@ -8,7 +8,7 @@ namespace dcp::train {
 
 namespace {
 
-constexpr std::size_t kPaceIterations = 5;      // the median of so many
+constexpr std::size_t kPaceIterations = 3;      // the median of so many
 constexpr std::size_t kHistoryIterations = 15;  // what an iteration of steps all alike is held to
 constexpr std::size_t kResiduals = 64;          // that tell what is usual
 constexpr double kRemembered = 0.985;           // of what was known an iteration before
@@ -71,13 +71,17 @@ double CostCorrection::inner_product(const Row& row, const Row& factors) {
     return sum;
 }
 
+void CostCorrection::start_pace(double pace) {
+    start_pace_ = pace_ = bounded(pace, kMostPace);
+}
+
 void CostCorrection::follow_pace(double ratio) {
     paces_.push_back(bounded(ratio, kMostPace));
     if (paces_.size() > kHistoryIterations) {
         paces_.pop_front();
     }
     // Iterations that have not been yet went as predicted.
-    std::deque<double> recent(kPaceIterations, 1.0);
+    std::deque<double> recent(kPaceIterations, start_pace_);
     const std::size_t known = std::min(paces_.size(), kPaceIterations);
     std::copy_n(paces_.rbegin(), known, recent.begin());
     pace_ = median(std::move(recent));

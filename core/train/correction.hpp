@@ -43,6 +43,9 @@ public:
     // and without a prediction are passed over.
     void learn(const plan::CostModel& model, const std::vector<StepSample>& samples);
 
+    // The pace until iterations show it.
+    void start_pace(double pace);
+
     // A step of so many tokens needs at least so many bytes more than the model says; it holds for
     // the degree's classes from that of the tokens on.
     void raise_bytes(int degree, std::int64_t tokens, double bytes);
@@ -102,6 +105,7 @@ private:
     std::map<int, std::vector<plan::MoreBytes>> bytes_;
     std::deque<double> paces_;
     std::deque<double> residuals_;  // the last ones, without their sign
+    double start_pace_ = 1;
     double pace_ = 1;
 };
 

@@ -1,5 +1,7 @@
 #include "core/train/cost_learner.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/train/prediction.hpp"
@@ -51,6 +53,14 @@ std::vector<ComputeSample> compute_samples(const plan::Problem& given,
     return samples;
 }
 
+void scale_speeds(plan::Problem& problem, const std::vector<double>& factors) {
+    std::vector<double>& speeds = problem.topology.speeds;
+    speeds.resize(std::max(speeds.size(), factors.size()), 1.0);
+    for (std::size_t rank = 0; rank < factors.size(); ++rank) {
+        speeds[rank] *= factors[rank];
+    }
+}
+
 }  // namespace
 
 CostLearner::CostLearner(std::vector<int> degrees, int ranks, bool corrects)
@@ -58,15 +68,26 @@ CostLearner::CostLearner(std::vector<int> degrees, int ranks, bool corrects)
 
 void CostLearner::correct(plan::Problem& problem) const {
     problem.cost = correction_.corrected(problem.cost, corrects_);
-    const std::vector<double> learned = speeds_.speeds();
-    if (!corrects_ || learned.empty()) {
+    if (corrects_) {
+        scale_speeds(problem, speeds_.speeds());
+    }
+}
+
+void CostLearner::start(std::vector<double> slowness, const std::vector<double>& speeds) {
+    if (!corrects_ || slowness.empty()) {
         return;
     }
-    std::vector<double>& speeds = problem.topology.speeds;
-    speeds.resize(learned.size(), 1.0);
-    for (std::size_t rank = 0; rank < learned.size(); ++rank) {
-        speeds[rank] *= learned[rank];
+    double sum = 0;
+    for (std::size_t rank = 0; rank < slowness.size(); ++rank) {
+        slowness[rank] = std::log(slowness[rank] * (speeds.empty() ? 1 : speeds[rank]));
+        sum += slowness[rank];
     }
+    const double mean = sum / static_cast<double>(slowness.size());
+    correction_.start_pace(std::exp(mean));
+    for (double& log : slowness) {
+        log -= mean;
+    }
+    speeds_.start(slowness);
 }
 
 void CostLearner::learn(const plan::Problem& problem, IterationReport& report) {
@@ -94,9 +115,8 @@ void CostLearner::learn_from(const plan::Problem& problem, const IterationReport
     plan::Problem given = problem;
     given.cost = correction_.corrected(problem.cost, true);
     speeds_.learn(compute_samples(given, report));
-    plan::Problem corrected = problem;
-    correct(corrected);
-    correction_.learn(*problem.cost, step_samples(corrected, report));
+    scale_speeds(given, speeds_.speeds());
+    correction_.learn(*problem.cost, step_samples(given, report));
 }
 
 }  // namespace dcp::train

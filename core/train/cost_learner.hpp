@@ -18,6 +18,10 @@ public:
     // With `corrects` false predictions stay those of the model, and only bytes are raised.
     CostLearner(std::vector<int> degrees, int ranks, bool corrects);
 
+    // Before the first iteration: how many times slower every rank is than the model and `speeds`,
+    // where there are some, say.
+    void start(std::vector<double> slowness, const std::vector<double>& speeds);
+
     // `problem` of the iteration without corrections: the model and the speeds as they were given.
     // Adds to the report what they predict, and what has been learned with this iteration.
     void learn(const plan::Problem& problem, IterationReport& report);

@@ -73,6 +73,10 @@ void PlanSource::set_cost(TrainingCost cost) {
     has_cost_ = true;
 }
 
+void PlanSource::set_slowness(const std::vector<double>& slowness) {
+    learner_.start(slowness, cost_.speeds);
+}
+
 PlanSource::~PlanSource() {
     if (ahead_.valid()) {
         ahead_.wait();

@@ -65,6 +65,9 @@ public:
     void set_rates(const ModelRates& rates);
     void set_cost(TrainingCost cost);
 
+    // How many times slower every rank is than costs and speeds say; empty: not known.
+    void set_slowness(const std::vector<double>& slowness);
+
     // Collective. The plan of `now`; rank 0 starts on `next` before it returns. Every rank has
     // checked it, and all have compared its hash.
     plan::Plan take(Queue& queue,

@@ -5,6 +5,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "comm/control.hpp"
 #include "core/base/errors.hpp"
@@ -21,6 +22,10 @@ constexpr double kLongSeconds = 50;
 
 // Tokens, targets and positions are int32, weights and losses fp32.
 constexpr int kLoadedTokenBytes = 5 * 4;
+
+// Of the work that shows how fast the machine is: enough for products to be as they are in
+// training.
+constexpr std::int64_t kReferenceTokens = 128;
 
 std::vector<plan::Strategy> strategies_of(const config::Config& config,
                                           const std::vector<int>& degrees) {
@@ -75,6 +80,13 @@ ProfileSource::ProfileSource(const ProfileSubject& subject)
                 subject_.groups,
                 ranks_per_node(subject_.world.topology)),
       key_(make_key()) {
+    double shares = static_cast<double>(subject_.machine.threads) * subject_.world.ranks_on_node >
+                            static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))
+                        ? 1
+                        : 0;
+    comm::all_reduce_values(subject_.queue, *subject_.world.all, std::span(&shares, 1),
+                            comm::ReduceOp::kMax);
+    shares_processors_ = shares > 0;
     profiler_.set_recompute(subject_.recomputes);
 }
 
@@ -101,6 +113,18 @@ profile::GridLimits ProfileSource::limits() const {
             .rank_tokens = subject_.rank_tokens,
             .batch_tokens = subject_.batch_tokens,
             .longest_tokens = subject_.longest_tokens};
+}
+
+// Where ranks take turns on a processor, what a small piece of work takes says nothing.
+plan::ProfileReference ProfileSource::usable(plan::ProfileReference reference) const {
+    return shares_processors_ || reference.tokens > subject_.rank_tokens ? plan::ProfileReference{}
+                                                                         : reference;
+}
+
+std::vector<double> ProfileSource::slowness_now() {
+    profiler_.set_reference(usable(profile_.reference));
+    return profiler_.reference().tokens > 0 ? profiler_.reference_slowness()
+                                            : std::vector<double>{};
 }
 
 // Rank 0 reads, and all get what it has read.
@@ -130,7 +154,6 @@ bool ProfileSource::read() {
     origin_ = broadcast_text(subject_.queue, world, origin, 0);
     if (!text.empty()) {
         profile_ = plan::parse_profile(text);
-        profiler_.set_speeds(profile_.speeds);
     }
     return !text.empty();
 }
@@ -155,13 +178,16 @@ void ProfileSource::complete(double refine_seconds) {
     if (!known.empty() && profile::missing_requests(known, limits()).empty()) {
         return;
     }
-    const profile::GridResult result =
-        profile::measure_grid(profiler_, subject_.queue, *world.all,
-                              {.limits = limits(),
-                               .known = known,
-                               .known_speeds = profile_.speeds,
-                               .refine_seconds = refine_seconds,
-                               .progress = Progress(world.is_first())});
+    const profile::GridResult result = profile::measure_grid(
+        profiler_, subject_.queue, *world.all,
+        {.limits = limits(),
+         .known = known,
+         .reference =
+             usable(known.empty() ? plan::ProfileReference{.tokens = std::min(kReferenceTokens,
+                                                                              subject_.rank_tokens)}
+                                  : profile_.reference),
+         .refine_seconds = refine_seconds,
+         .progress = Progress(world.is_first())});
     num_left_out_ = result.num_left_out;
     const std::size_t added = result.points.size() - known.size();
     plan::add_points(profile_, with_trainer_bytes(std::span(result.points).subspan(known.size())));
@@ -199,6 +225,7 @@ void ProfileSource::complete(double refine_seconds) {
         2 * model.hidden * static_cast<std::int64_t>(size_bytes(subject_.machine.compute)));
     profile_.reduction_seconds = update.reduction;
     profile_.optimizer_seconds = update.optimizer;
+    profile_.reference = result.reference;
     profile_.speeds = result.speeds;
 }
 
@@ -219,7 +246,9 @@ void ProfileSource::keep() {
 
 void ProfileSource::extend(std::span<const profile::Request> requests) {
     std::vector<plan::ProfilePoint> points;
-    for (const profile::Measurement& measured : profiler_.measure(requests)) {
+    // Training waits.
+    const profile::Effort quick{.relative_error = 0.05, .least_samples = 2, .most_samples = 4};
+    for (const profile::Measurement& measured : profiler_.measure(requests, quick)) {
         points.push_back(measured.point);
     }
     plan::add_points(profile_, with_trainer_bytes(points));

@@ -57,6 +57,11 @@ public:
     // what is overwritten) and adds them to the profile.
     void extend(std::span<const profile::Request> requests);
 
+    // How many times slower every world rank is now than a typical one was when the profile was
+    // measured; empty where that cannot be told: the profile does not say how fast that was, or
+    // ranks share processors.
+    std::vector<double> slowness_now();
+
     // World rank 0 alone; IoError.
     void write(const std::string& path) const;
 
@@ -69,6 +74,7 @@ public:
 private:
     profile::Key make_key();
     profile::GridLimits limits() const;
+    plan::ProfileReference usable(plan::ProfileReference reference) const;
     bool read();
     void complete(double refine_seconds);
     void keep();
@@ -77,6 +83,7 @@ private:
 
     ProfileSubject subject_;
     profile::LayerProfiler profiler_;
+    bool shares_processors_ = false;
     profile::Key key_;
     plan::Profile profile_;
     std::string origin_;

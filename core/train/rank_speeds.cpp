@@ -9,10 +9,10 @@ namespace dcp::train {
 
 namespace {
 
-constexpr std::size_t kIterations = 5;        // the median of so many
-constexpr std::size_t kFewestIterations = 3;  // that say anything
-constexpr double kClearlyDifferent = 0.15;    // slowest over fastest - 1, about
-constexpr double kAlikeAgain = 0.07;
+constexpr std::size_t kIterations = 3;        // the median of so many
+constexpr std::size_t kFewestIterations = 2;  // that say anything
+constexpr double kClearlyDifferent = 0.1;     // log of slowest over fastest
+constexpr double kAlikeAgain = 0.05;
 constexpr double kLeastSpeed = 1.0 / 16;
 constexpr int kSweeps = 4;  // what steps are expected to take, and how slow ranks are, in turn
 
@@ -55,10 +55,6 @@ std::vector<double> RankSpeeds::smoothed() const {
     for (const std::deque<double>& rank : logs_) {
         logs.push_back(rank.empty() ? 0 : median(rank));
     }
-    const double least = *std::min_element(logs.begin(), logs.end());
-    for (double& log : logs) {
-        log -= least;
-    }
     return logs;
 }
 
@@ -98,12 +94,24 @@ void RankSpeeds::learn(const std::vector<ComputeSample>& samples) {
             }
         }
     }
+    compare();
+}
+
+void RankSpeeds::start(const std::vector<double>& logs) {
+    for (std::size_t rank = 0; rank < logs.size(); ++rank) {
+        logs_[rank].assign(kFewestIterations, logs[rank]);
+    }
+    compare();
+}
+
+void RankSpeeds::compare() {
     const std::vector<double> now = smoothed();
-    const double most = *std::max_element(now.begin(), now.end());
+    const auto [fastest, slowest] = std::minmax_element(now.begin(), now.end());
+    const double apart = *slowest - *fastest;
     const bool is_known = std::all_of(logs_.begin(), logs_.end(), [](const auto& rank) {
         return rank.size() >= kFewestIterations;
     });
-    are_different_ = is_known && most > (are_different_ ? kAlikeAgain : kClearlyDifferent);
+    are_different_ = is_known && apart > (are_different_ ? kAlikeAgain : kClearlyDifferent);
 }
 
 std::vector<double> RankSpeeds::speeds() const {

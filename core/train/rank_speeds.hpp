@@ -26,15 +26,21 @@ class RankSpeeds {
 public:
     explicit RankSpeeds(int ranks);
 
+    // What is known before the first iteration: of every rank the log of how slow it is, beside the
+    // mean.
+    void start(const std::vector<double>& logs);
+
     void learn(const std::vector<ComputeSample>& samples);  // of one iteration
 
-    // Of every rank, the fastest has 1; empty while ranks do not differ clearly.
+    // Of every rank, 1 in the geometric mean; empty while ranks do not differ clearly.
     std::vector<double> speeds() const;
 
 private:
-    std::vector<double> smoothed() const;  // by rank: log of its seconds over the fastest rank's
+    void compare();
+    std::vector<double> smoothed() const;
 
-    std::vector<std::deque<double>> logs_;  // by rank, over iterations: log of how slow it is
+    // By rank, over iterations: log of how slow it is beside the geometric mean.
+    std::vector<std::deque<double>> logs_;
     bool are_different_ = false;
 };
 

@@ -32,6 +32,13 @@ TEST_CASE("A profile is read as it was written", "[unit]") {
     profile.heads = {.query = 8, .key_value = 2};
     profile.measured = {{"model", "a \"quoted\" name"}, {"machine", "b"}};
     CHECK(parse_profile(to_json(profile)) == profile);
+    profile.reference = {.tokens = 128, .seconds = 2e-3};
+    const std::string text = to_json(profile);
+    CHECK(parse_profile(text) == profile);
+    // Other programs need not know it.
+    profile.reference = {};
+    CHECK(parse_profile(changed(text, "\"reference\": {\"tokens\":128,\"seconds\":0.002},\n",
+                                "")) == profile);
 }
 
 TEST_CASE("Mistakes in a profile are named", "[unit]") {
@@ -59,6 +66,8 @@ TEST_CASE("Mistakes in a profile are named", "[unit]") {
     CHECK_THAT(message("\"forward_seconds\":", "\"forward_seconds\":-"),
                Contains("points[0].forward_seconds"));
     CHECK_THAT(message("\"speeds\": []", "\"speeds\": [0]"), Contains("'speeds' must be"));
+    CHECK_THAT(message("\"reference\": {\"tokens\":0", "\"reference\": {\"tokens\":64"),
+               Contains("'reference' must have"));
     CHECK_THAT(message("\"recompute\": true", "\"recompute\": 1"), Contains("true or false"));
 }
 

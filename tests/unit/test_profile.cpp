@@ -82,6 +82,12 @@ TEST_CASE("Samples that other programs have disturbed do not count", "[unit]") {
     CHECK(estimate(disturbed).seconds == 1.01);
     CHECK(estimate(disturbed).num_rejected == 5);
     CHECK(estimate(disturbed).num_kept == 5);
+    const std::vector<double> both_ways{1.00, 0.4, 1.01, 0.7, 1.02, 4, 0.99, 2, 1.01};
+    CHECK(estimate(both_ways).seconds == 1.01);
+    CHECK(estimate(both_ways).num_kept == 5);
+    // However far apart they are, some count.
+    CHECK(estimate(std::vector<double>{1, 2, 4}).num_kept == 1);
+    CHECK(estimate(std::vector<double>{1, 3}).seconds == 1);
     // What differs without an outlier is an error that shows.
     CHECK(estimate(std::vector<double>{1, 1.2, 1.1}).relative_error > 0.05);
     CHECK(estimate(std::vector<double>{1}).relative_error == 1);
@@ -125,7 +131,12 @@ TEST_CASE("The grid spans all micro-batches that there may be", "[unit]") {
         CHECK(curve.size() <= 12);
         CHECK(curve.front().tokens <= 128 * strategy.degree());
     }
-    // Two shapes of each, so that squares can be told from tokens.
+    // The longest sequence alone, and short ones that are no shorter than real ones.
+    CHECK(std::ranges::count(grid, Request{.tokens = 3000}) == 1);
+    for (const Request& request : grid) {
+        CHECK(request.tokens / request.sequences >= std::min<std::int64_t>(request.tokens, 32));
+    }
+    // Two shapes of most, so that squares can be told from tokens.
     plan::Profile profile{.name = "grid", .ranks_per_node = 2};
     profile.points = points(grid, 1e9);
     for (plan::ProfilePoint& one : profile.points) {
@@ -155,6 +166,17 @@ TEST_CASE("Only what a profile does not reach is missing", "[unit]") {
     CHECK(missing_requests(known, limits).back().tokens == 8192);
     limits.strategies.push_back({1, 2});
     CHECK(missing_requests(known, limits).back().strategy == plan::Strategy{1, 2});
+    // As many tokens, but in one sequence where only shorter ones were measured.
+    GridLimits longer{
+        .strategies = {kAlone}, .rank_tokens = 1024, .batch_tokens = 1024, .longest_tokens = 200};
+    const std::vector<plan::ProfilePoint> short_ones = points(base_grid(longer), 100);
+    CHECK(missing_requests(short_ones, longer).empty());
+    longer.longest_tokens = 1000;
+    const std::vector<Request> missing = missing_requests(short_ones, longer);
+    CHECK(std::ranges::count(missing, Request{.tokens = 1000}) == 1);
+    for (const Request& request : missing) {
+        CHECK(request.tokens / request.sequences > 200);
+    }
 }
 
 TEST_CASE("Refinement goes where the curve bends, and ends", "[unit]") {
@@ -327,6 +349,35 @@ TEST_CASE("Two layers are timed, and bytes are those of the whole model", "[unit
     const Ends ends = profiler.measure_ends(256, effort);
     CHECK(ends.fixed_seconds >= 0);
     CHECK(ends.token_seconds > 0);
+}
+
+TEST_CASE("Seconds are those of a machine as fast as the reference says", "[unit]") {
+    train::LocalWorld local;
+    const train::World world = local.world();
+    Queue queue = Queue::cpu(1);
+    Arena arena(std::int64_t{64} << 20);
+    model::Transformer model(test::small_model(), DType::kFloat32, 512, model::Purpose::kTraining,
+                             queue, arena);
+    model.initialize(queue, 1);
+    model.prepare(queue);
+    comm::GroupCache groups(*world.groups, *world.all, *world.self, 4, &arena);
+    LayerProfiler profiler(model, queue, arena, groups, 1);
+    CHECK(profiler.typical_slowness() == 1);
+    const Effort effort{.relative_error = 0.5, .sample_seconds = 0};
+    const std::vector<Request> requests{{.tokens = 256, .sequences = 4}};
+    profiler.set_reference({.tokens = 64});
+    const plan::ProfileReference reference = profiler.reference();
+    CHECK(reference.tokens == 64);
+    REQUIRE(reference.seconds > 0);
+    const double now = profiler.measure(requests, effort)[0].point.forward_seconds;
+    // Ten times as fast a machine. Whatever this one does meanwhile, it is not that much.
+    profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
+    const double faster = profiler.measure(requests, effort)[0].point.forward_seconds;
+    CHECK(faster < now / 3);
+    CHECK(faster > now / 30);
+    CHECK(profiler.reference_slowness().size() == 1);
+    CHECK(profiler.reference_slowness()[0] > 3);
+    CHECK(profiler.typical_slowness() > 1);
 }
 
 }  // namespace dcp::profile
