@@ -37,11 +37,7 @@ public:
           fixed_seconds_(costs.levels(0).front().fixed_seconds),
           most_moves_(effort.moves),
           random_(effort.seed),
-          state_(problem,
-                 costs,
-                 std::move(start),
-                 bound_seconds,
-                 effort.moves < kFewMoves ? kRoughRooms : kFineRooms),
+          state_(problem, costs, std::move(start), bound_seconds, effort.moves < kFewMoves),
           degrees_(gang_degrees(problem, costs, effort.nested_degrees)),
           moves_(state_, degrees_, random_) {}
 
@@ -59,10 +55,7 @@ public:
 private:
     static constexpr double kHot = 0.5;
     static constexpr std::int64_t kRounds = 12;
-    // A fine table of rooms takes as long as some dozens of moves.
     static constexpr std::int64_t kFewMoves = 3000;
-    static constexpr int kRoughRooms = 192;
-    static constexpr int kFineRooms = 768;
 
     void anneal() {
         double value = state_.judge();

@@ -8,6 +8,14 @@ namespace dcp::plan {
 
 namespace {
 
+// Of the table of rooms, and of what is read from it. A fine table takes as long as some dozens of
+// moves, so a rough one is also kept while what it was made for has hardly changed.
+constexpr int kRoughSteps = 192;
+constexpr int kFineSteps = 768;
+constexpr int kRoughHalvings = 6;
+constexpr int kFineHalvings = 20;
+constexpr double kNearSeconds = 0.2;
+constexpr double kNearSquares = 0.02;
 constexpr double kSpreadUse = 0.6;  // of what lengths differ, what dealing them out can use
 
 }  // namespace
@@ -16,15 +24,15 @@ ArrangeState::ArrangeState(const Problem& problem,
                            const MicroCosts& costs,
                            Arrangement start,
                            double bound_seconds,
-                           int room_steps)
+                           bool is_rough)
     : problem_(problem),
       costs_(costs),
       bound_(bound_seconds),
-      room_steps_(room_steps),
+      is_rough_(is_rough),
       placer_(problem.topology),
       pool_(std::move(start.short_ones)),
       pool_load_(costs.most_tokens(0)),
-      rooms_(costs, Load{}, 0, bound_seconds, room_steps) {
+      rooms_(costs, Load{}, 0, bound_seconds, kRoughSteps) {
     for (Gang& gang : start.gangs) {
         gangs_.push_back({.degree_index = gang.degree_index,
                           .sequences = std::move(gang.sequences),
@@ -64,7 +72,23 @@ bool ArrangeState::reload(Member& gang, const Load& load) const {
 
 void ArrangeState::set_target(double seconds) {
     target_ = seconds;
-    rooms_ = Rooms(costs_, pool_load_.load(), spread_, target_, room_steps_);
+    make_rooms(seconds);
+}
+
+void ArrangeState::make_rooms(double seconds) {
+    const Load& pool = pool_load_.load();
+    const double squares =
+        pool.squared_tokens / static_cast<double>(std::max<std::int64_t>(1, pool.tokens));
+    const auto is_near = [](double a, double b, double most) {
+        return std::abs(a - b) <= most * b;
+    };
+    if (is_rough_ && is_near(seconds, rooms_seconds_, kNearSeconds) &&
+        is_near(squares, rooms_squares_, kNearSquares)) {
+        return;
+    }
+    rooms_ = Rooms(costs_, pool, spread_, seconds, is_rough_ ? kRoughSteps : kFineSteps);
+    rooms_seconds_ = seconds;
+    rooms_squares_ = squares;
 }
 
 // Wide before narrow, long before short. Most of the order is as it was.
@@ -112,8 +136,7 @@ void ArrangeState::place_all() {
     trial_states_.resize(std::max(trial_states_.size(), trial_.size() + 1));
     for (std::size_t i = num_same_; i < trial_.size(); ++i) {
         const Placed& gang = trial_[i];
-        placer_.choose(costs_.degree(gang.degree_index), gang.choice, gang.seconds);
-        placer_.occupy(gang.seconds);
+        placer_.place(costs_.degree(gang.degree_index), gang.choice, gang.seconds);
         trial_states_[i + 1] = placer_.state();
     }
 }
@@ -157,19 +180,23 @@ double ArrangeState::least_time() {
     place_all();
     keep_places();
     double low = *std::max_element(placer_.ready().begin(), placer_.ready().end());
-    rooms_ = Rooms(costs_, pool_load_.load(), spread_, std::max(low, bound_), room_steps_);
+    make_rooms(std::max(low, bound_));
     const auto is_enough = [&](double makespan) { return missing_within(makespan) <= 0; };
     if (pool_.empty() || is_enough(low)) {
         return std::max(low, 1e-9);
     }
     double high = std::max(low, bound_);
+    if (is_rough_ && high < target_ && is_enough(target_)) {
+        low = high;
+        high = target_;
+    }
     while (!is_enough(high)) {
         high *= 1.3;
         if (high > 2.5 * std::max(low, bound_)) {
-            rooms_ = Rooms(costs_, pool_load_.load(), spread_, high, room_steps_);
+            make_rooms(high);
         }
     }
-    for (int halving = 0; halving < 20; ++halving) {
+    for (int halving = 0; halving < (is_rough_ ? kRoughHalvings : kFineHalvings); ++halving) {
         const double middle = (low + high) / 2;
         (is_enough(middle) ? high : low) = middle;
     }

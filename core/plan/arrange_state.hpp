@@ -24,11 +24,12 @@ public:
         bool is_gone = false;
     };
 
+    // `is_rough`: few moves follow, so none should cost much.
     ArrangeState(const Problem& problem,
                  const MicroCosts& costs,
                  Arrangement start,
                  double bound_seconds,
-                 int room_steps);
+                 bool is_rough);
 
     // What moves change. `pool_load()` must follow `pool()`.
     std::vector<Member>& gangs() { return gangs_; }
@@ -71,11 +72,12 @@ private:
     void sort_order();
     void place_all();
     double missing_within(double makespan) const;
+    void make_rooms(double seconds);
 
     const Problem& problem_;
     const MicroCosts& costs_;
     double bound_;
-    int room_steps_;
+    bool is_rough_;
     Placer placer_;
     std::vector<Member> gangs_;
     std::vector<std::size_t> order_;
@@ -87,6 +89,8 @@ private:
     Pool pool_load_;
     double spread_ = 0;
     Rooms rooms_;
+    double rooms_seconds_ = 0;  // what it was made for; 0: nothing yet
+    double rooms_squares_ = 0;  // squared tokens a token
     double target_ = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kRounding = 1e-9;       // what sums of many prices may be off by
 constexpr std::size_t kClasses = 120;    // of lengths, while a split is looked for
-constexpr std::size_t kFewClasses = 40;  // where a rough bound will do
+constexpr std::size_t kFewClasses = 24;  // where a rough bound will do
 constexpr double kRough = 1e-3;
 constexpr double kAreaPrecision = 5e-5;
 constexpr double kLeastGain = 0.02;  // of a step towards better prices, in parts of the precision
@@ -190,9 +190,11 @@ private:
         const SplitLimits limits = split_limits(makespan, fixed, slots_);
         const PriceTable table = ways_.table(makespan, slots_, coarse_);
         const PriceSum sum(table, coarse_.counts, slots_, makespan, fixed);
-        split_ = sum.maximise(
-            is_near ? split_ : area_split(makespan, fixed, slots_), limits,
-            {.enough = enough, .least_gain = kLeastGain * precision_, .starts_near = is_near});
+        split_ = sum.maximise(is_near ? split_ : area_split(makespan, fixed, slots_), limits,
+                              {.enough = enough,
+                               .least_gain = kLeastGain * precision_,
+                               .starts_near = is_near,
+                               .is_rough = precision_ >= kRough});
         return sum.total(split_);
     }
 

@@ -1,5 +1,6 @@
 #include "core/plan/closed_form.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -57,9 +58,20 @@ ClosedForm::ClosedForm(ClosedFormConstants constants) : constants_(std::move(con
     for (const auto& [degree, latency] : c.latencies) {
         require(degree >= 1 && is_duration(latency), c.name, "latencies must not be negative");
     }
+    // Planners ask for each of them many times, and logarithms take their time.
+    constexpr int kRemembered = 4096;
+    const int last = c.bandwidths.empty() ? 0 : c.bandwidths.rbegin()->first;
+    for (int degree = 0; last > 0 && degree <= std::min(last, kRemembered); ++degree) {
+        bandwidths_.push_back(interpolated_bandwidth(degree));
+    }
 }
 
 double ClosedForm::bandwidth(int degree) const {
+    const auto index = static_cast<std::size_t>(degree);
+    return index < bandwidths_.size() ? bandwidths_[index] : interpolated_bandwidth(degree);
+}
+
+double ClosedForm::interpolated_bandwidth(int degree) const {
     return look_up(constants_.bandwidths, degree, [degree](auto below, auto above) {
         const double low = std::log(below.first);
         const double share = (std::log(degree) - low) / (std::log(above.first) - low);

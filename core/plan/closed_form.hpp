@@ -11,6 +11,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/plan/cost_model.hpp"
 
@@ -53,8 +54,10 @@ public:
 
 private:
     double token_bytes(int recompute_layers) const;  // kept by a rank for each token it holds
+    double interpolated_bandwidth(int degree) const;
 
     ClosedFormConstants constants_;
+    std::vector<double> bandwidths_;  // of degrees from 0 up, as far as the table reaches
 };
 
 }  // namespace dcp::plan

@@ -237,18 +237,22 @@ std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
                 break;
             }
         }
-        std::size_t pack = made.size();
-        if (chosen != by_room.end()) {
-            pack = chosen->second;
-            by_room.erase(chosen);
-        } else {
+        const bool is_new = chosen == by_room.end();
+        const std::size_t pack = is_new ? made.size() : chosen->second;
+        if (is_new) {
             made.push_back({.degree_index = degree_index});
         }
         Gang& gang = made[pack];
         gang.sequences.push_back(sequence);
         gang.load += load;
         gang.seconds = costs_.seconds(degree_index, gang.load);
-        by_room.emplace(most_tokens - gang.load.tokens, pack);
+        if (is_new) {
+            by_room.emplace(most_tokens - gang.load.tokens, pack);
+        } else {  // the same entry in another place
+            auto entry = by_room.extract(chosen);
+            entry.key() = most_tokens - gang.load.tokens;
+            by_room.insert(std::move(entry));
+        }
     }
     return made;
 }

@@ -75,6 +75,19 @@ void Draft::relocate(std::size_t bin, int world_rank) {
     here = world_rank;
 }
 
+Draft Draft::opened_anew(Draft draft) {
+    Draft anew(*draft.problem_, *draft.costs_);
+    anew.bins_.reserve(draft.bins_.size());
+    for (const bool singles : {false, true}) {
+        for (Bin& bin : draft.bins_) {
+            if (!bin.sequences.empty() && (bin.world_ranks.size() == 1) == singles) {
+                anew.open(bin.degree_index, std::move(bin.world_ranks), std::move(bin.sequences));
+            }
+        }
+    }
+    return anew;
+}
+
 std::vector<Step> Draft::steps() const {
     std::vector<Step> steps;
     for (const bool singles : {false, true}) {

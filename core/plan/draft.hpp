@@ -56,6 +56,10 @@ public:
     // Steps as opened, empty bins left out, single ranks last.
     std::vector<Step> steps() const;
 
+    // The same micro-batches, opened anew in the order of their steps: what ranks wait for is then
+    // what it takes with the sequences that gangs have now.
+    static Draft opened_anew(Draft draft);
+
 private:
     void reload(Bin& bin, const Load& load);
 

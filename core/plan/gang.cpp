@@ -18,6 +18,8 @@ Placer::Placer(const Topology& topology, const std::vector<double>& ready)
             static_cast<std::size_t>(std::min(node * topology.ranks_per_node, topology.ranks)));
     }
     node_order_.resize(begins_.size() - 1);
+    best_.resize(node_order_.size());
+    is_stale_.resize(node_order_.size(), true);
     for (std::size_t node = 0; node < node_order_.size(); ++node) {
         sort_node(node);
     }
@@ -26,6 +28,7 @@ Placer::Placer(const Topology& topology, const std::vector<double>& ready)
 void Placer::clear() {
     std::fill(state_.ready.begin(), state_.ready.end(), 0.0);
     std::iota(state_.soonest.begin(), state_.soonest.end(), 0);
+    best_degree_ = 0;
 }
 
 // Insertion sort: a node has few ranks, and most of them are in order.
@@ -39,6 +42,7 @@ void Placer::sort_node(std::size_t node) {
         }
         ranks[place] = rank;
     }
+    is_stale_[node] = true;
 }
 
 double Placer::slowed(std::span<const int> group, double seconds) const {
@@ -49,6 +53,56 @@ double Placer::slowed(std::span<const int> group, double seconds) const {
     return seconds / slowest;
 }
 
+void Placer::take(const Window& window, int degree) {
+    const auto count = static_cast<std::size_t>(degree);
+    const std::span<const int> group = ranks_of(window.node).subspan(window.end - count, count);
+    group_.assign(group.begin(), group.end());
+}
+
+Placer::Window Placer::best_of(std::size_t node, int degree) {
+    const std::span<const int> own = ranks_of(node);
+    const auto count = static_cast<std::size_t>(degree);
+    Window best{.charge = std::numeric_limits<double>::infinity(),
+                .room = own.size(),
+                .node = node,
+                .end = count};
+    double sum = 0;  // of the ready times in the window
+    for (std::size_t i = 0; i + 1 < std::min(count, own.size()); ++i) {
+        sum += ready(own[i]);
+    }
+    for (std::size_t end = count; end <= own.size(); ++end) {
+        const double start = ready(own[end - 1]);
+        if (start > best.charge) {
+            break;  // later ones start later still
+        }
+        sum += start;
+        const double charge = start + 2 * std::max(0.0, start * degree - sum);
+        sum -= ready(own[end - count]);
+        if (charge <= best.charge) {  // of equals the last: it leaves least of the node
+            best = {.charge = charge, .room = own.size() - end, .node = node, .end = end};
+        }
+    }
+    return best;
+}
+
+void Placer::best_inside_a_node(int degree) {
+    if (degree != best_degree_) {
+        is_stale_.assign(is_stale_.size(), true);
+        best_degree_ = degree;
+    }
+    std::size_t chosen = 0;
+    for (std::size_t node = 0; node < best_.size(); ++node) {
+        if (is_stale_[node]) {
+            best_[node] = best_of(node, degree);
+            is_stale_[node] = false;
+        }
+        if (best_[node] < best_[chosen]) {
+            chosen = node;
+        }
+    }
+    take(best_[chosen], degree);
+}
+
 // Keeps the best `choice` + 1 windows, best first, and takes the last of them.
 void Placer::inside_a_node(int degree, int choice, double seconds) {
     const auto count = static_cast<std::size_t>(degree);
@@ -57,7 +111,9 @@ void Placer::inside_a_node(int degree, int choice, double seconds) {
         const std::size_t size = begins_[node + 1] - begins_[node];
         num_windows += size < count ? 0 : size - count + 1;
     }
-    const std::size_t most = static_cast<std::size_t>(choice) % num_windows + 1;
+    // Some node has as many ranks as an allowed degree that is no more than a node's.
+    const std::size_t most =
+        static_cast<std::size_t>(choice) % std::max<std::size_t>(1, num_windows) + 1;
     windows_.resize(std::max(windows_.size(), most));
     const bool is_even = topology_.speeds.empty();
     std::size_t kept = 0;
@@ -98,9 +154,7 @@ void Placer::inside_a_node(int degree, int choice, double seconds) {
             }
         }
     }
-    const Window& wanted = windows_[kept - 1];
-    const std::span<const int> group = ranks_of(wanted.node).subspan(wanted.end - count, count);
-    group_.assign(group.begin(), group.end());
+    take(windows_[kept - 1], degree);
 }
 
 // Full nodes that are ready soonest, then the soonest ranks of one more.
@@ -137,12 +191,18 @@ void Placer::across_nodes(int degree, int choice) {
     group_.insert(group_.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(rest));
 }
 
-const std::vector<int>& Placer::choose(int degree, int choice, double seconds) {
+void Placer::choose_unsorted(int degree, int choice, double seconds) {
     if (degree > topology_.ranks_per_node) {
         across_nodes(degree, choice);
+    } else if (choice == 0 && topology_.speeds.empty()) {
+        best_inside_a_node(degree);
     } else {
         inside_a_node(degree, choice, seconds);
     }
+}
+
+const std::vector<int>& Placer::choose(int degree, int choice, double seconds) {
+    choose_unsorted(degree, choice, seconds);
     std::sort(group_.begin(), group_.end());
     return group_;
 }
@@ -159,12 +219,18 @@ double Placer::occupy(double seconds) {
     return occupy(group_, seconds);
 }
 
+double Placer::place(int degree, int choice, double seconds) {
+    choose_unsorted(degree, choice, seconds);
+    return occupy(group_, seconds);
+}
+
 double Placer::occupy(const std::vector<int>& group, double seconds) {
     double start = 0;
     for (const int rank : group) {
         start = std::max(start, ready(rank));
     }
-    const double end = start + seconds / topology_.slowest(group);
+    const double end =
+        start + (topology_.speeds.empty() ? seconds : seconds / topology_.slowest(group));
     for (const int rank : group) {
         state_.ready[static_cast<std::size_t>(rank)] = end;
     }

@@ -40,6 +40,8 @@ public:
     std::vector<int> soonest(int degree);
     // The ranks chosen last do it; the result is when they are done.
     double occupy(double seconds);
+    // Both: choose() and occupy(), for those who do not ask which ranks.
+    double place(int degree, int choice, double seconds);
     double occupy(const std::vector<int>& group, double seconds);  // these do
 
     double ready(int world_rank) const {
@@ -52,7 +54,10 @@ public:
         std::vector<int> soonest;   // ranks node by node, those of a node by when they are ready
     };
     const State& state() const { return state_; }
-    void restore(const State& state) { state_ = state; }
+    void restore(const State& state) {
+        state_ = state;
+        best_degree_ = 0;
+    }
 
 private:
     struct Window {  // ranks [end - degree, end) of a node, in the order they become ready
@@ -77,7 +82,12 @@ private:
     }
     void sort_node(std::size_t node);
     double slowed(std::span<const int> group, double seconds) const;
+    void take(const Window& window, int degree);
+    // The best window of a node, where all ranks are equally fast.
+    Window best_of(std::size_t node, int degree);
+    void best_inside_a_node(int degree);
     void inside_a_node(int degree, int choice, double seconds);
+    void choose_unsorted(int degree, int choice, double seconds);
     void across_nodes(int degree, int choice);
 
     const Topology& topology_;
@@ -86,6 +96,11 @@ private:
     std::vector<std::size_t> node_order_;
     std::vector<Window> windows_;
     std::vector<int> group_;
+    // Gangs of one degree are placed one after the other: the best window of every node for the
+    // degree asked for last, kept as long as its ranks are ready when they were. 0: none.
+    int best_degree_ = 0;
+    std::vector<Window> best_;
+    std::vector<bool> is_stale_;
 };
 
 // One group, when every rank is busy until the given time.

@@ -12,25 +12,17 @@ namespace {
 
 class Annealing {
 public:
-    Annealing(Draft draft, double bound_seconds, const ImproveEffort& effort)
+    Annealing(Draft draft,
+              const LengthOrder& order,
+              double bound_seconds,
+              const ImproveEffort& effort)
         : draft_(std::move(draft)),
+          order_(order),
           best_busiest_(draft_.busiest()),
           bound_(bound_seconds),
           gangs_stay_(effort.gangs_stay),
           random_(effort.seed) {
-        const std::vector<Sequence>& sequences = draft_.problem().sequences;
-        by_length_.resize(sequences.size());
-        std::iota(by_length_.begin(), by_length_.end(), 0);
-        std::sort(by_length_.begin(), by_length_.end(), [&](std::int32_t a, std::int32_t b) {
-            const std::int64_t x = sequences[static_cast<std::size_t>(a)].tokens;
-            const std::int64_t y = sequences[static_cast<std::size_t>(b)].tokens;
-            return x != y ? x < y : a < b;
-        });
-        place_by_length_.resize(sequences.size());
-        for (std::size_t i = 0; i < by_length_.size(); ++i) {
-            place_by_length_[static_cast<std::size_t>(by_length_[i])] = i;
-        }
-        where_.resize(sequences.size());
+        where_.resize(order.sequences.size());
         for (std::size_t bin = 0; bin < draft_.bins().size(); ++bin) {
             for (const std::int32_t sequence : draft_.bins()[bin].sequences) {
                 where_[static_cast<std::size_t>(sequence)] = bin;
@@ -294,14 +286,14 @@ private:
         }
         const Bin& source = draft_.bins()[from];
         const std::size_t at = random_.below(source.sequences.size());
-        const std::size_t place = place_by_length_[static_cast<std::size_t>(source.sequences[at])];
+        const std::size_t place = order_.places[static_cast<std::size_t>(source.sequences[at])];
         const std::size_t reach = std::size_t{2} << (2 * random_.below(4));  // 2, 8, 32, 128
         const std::size_t shift = 1 + random_.below(reach);
         const std::size_t other_place = random_.uniform() < 0.7 ? place - shift : place + shift;
-        if (other_place >= by_length_.size()) {
+        if (other_place >= order_.sequences.size()) {
             return;
         }
-        const std::int32_t other = by_length_[other_place];
+        const std::int32_t other = order_.sequences[other_place];
         const std::size_t to = where_[static_cast<std::size_t>(other)];
         if (to == from || stays(to)) {
             return;
@@ -340,6 +332,7 @@ private:
     };
 
     Draft draft_;
+    const LengthOrder& order_;
     double best_busiest_;
     std::vector<Change> since_best_;  // what made this draft of the best one
     double bound_;
@@ -348,17 +341,36 @@ private:
     double step_ = 0;  // how far below the best draft the target is
     bool is_done_ = false;
     FastRandom random_;
-    std::vector<std::int32_t> by_length_;       // sequences, short first
-    std::vector<std::size_t> place_by_length_;  // of each sequence in by_length_
-    std::vector<std::size_t> where_;            // the bin of each sequence
-    std::vector<std::size_t> over_;             // ranks that are busy for longer than the target
-    std::vector<std::size_t> place_;            // of each rank in over_
+    std::vector<std::size_t> where_;  // the bin of each sequence
+    std::vector<std::size_t> over_;   // ranks that are busy for longer than the target
+    std::vector<std::size_t> place_;  // of each rank in over_
 };
 
 }  // namespace
 
+LengthOrder::LengthOrder(const Problem& problem)
+    : sequences(problem.sequences.size()), places(problem.sequences.size()) {
+    std::iota(sequences.begin(), sequences.end(), 0);
+    std::sort(sequences.begin(), sequences.end(), [&](std::int32_t a, std::int32_t b) {
+        const std::int64_t x = problem.sequences[static_cast<std::size_t>(a)].tokens;
+        const std::int64_t y = problem.sequences[static_cast<std::size_t>(b)].tokens;
+        return x != y ? x < y : a < b;
+    });
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+        places[static_cast<std::size_t>(sequences[i])] = i;
+    }
+}
+
 Draft improve(Draft draft, double bound_seconds, const ImproveEffort& effort) {
-    return Annealing(std::move(draft), bound_seconds, effort).run(effort.moves);
+    const LengthOrder order(draft.problem());
+    return improve(std::move(draft), order, bound_seconds, effort);
+}
+
+Draft improve(Draft draft,
+              const LengthOrder& order,
+              double bound_seconds,
+              const ImproveEffort& effort) {
+    return Annealing(std::move(draft), order, bound_seconds, effort).run(effort.moves);
 }
 
 }  // namespace dcp::plan

@@ -2,11 +2,21 @@
 // that the same draft gives the same plan on every machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/plan/draft.hpp"
 
 namespace dcp::plan {
+
+// Sequences by tokens, short first. A search that improves many drafts of a problem sorts once.
+struct LengthOrder {
+    explicit LengthOrder(const Problem& problem);
+
+    std::vector<std::int32_t> sequences;
+    std::vector<std::size_t> places;  // of each sequence in that order
+};
 
 struct ImproveEffort {
     std::int64_t moves = 0;
@@ -19,5 +29,9 @@ struct ImproveEffort {
 // that is lowered towards `bound_seconds` whenever that succeeds. Groups stay what they are; bins
 // may become empty and single-rank ones are opened. Returns the best draft met.
 Draft improve(Draft draft, double bound_seconds, const ImproveEffort& effort);
+Draft improve(Draft draft,
+              const LengthOrder& order,
+              double bound_seconds,
+              const ImproveEffort& effort);
 
 }  // namespace dcp::plan

@@ -60,4 +60,15 @@ MicroCosts::MicroCosts(const Problem& problem) : degrees_(problem.degrees) {
     }
 }
 
+MicroCosts::MicroCosts(const MicroCosts& all, const std::vector<int>& degrees) : degrees_(degrees) {
+    std::size_t index = 0;
+    for (const int degree : degrees) {
+        while (all.degree(index) != degree) {
+            ++index;
+        }
+        levels_.push_back(all.levels(index));
+        most_tokens_.push_back(all.most_tokens(index));
+    }
+}
+
 }  // namespace dcp::plan

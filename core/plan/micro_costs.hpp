@@ -23,6 +23,9 @@ public:
     };
 
     explicit MicroCosts(const Problem& problem);
+    // Those of a problem that differs in its sequences, its ranks and what it allows of these
+    // degrees.
+    MicroCosts(const MicroCosts& all, const std::vector<int>& degrees);
 
     std::size_t num_degrees() const { return degrees_.size(); }
     int degree(std::size_t index) const { return degrees_[index]; }

@@ -217,7 +217,7 @@ Split PriceSum::maximise(const Split& start, const SplitLimits& limits, const Ai
     Split best{x};
     double best_total = total(best);
     for (const double sharpness : {0.1, 0.02, 0.004}) {
-        if (aim.starts_near && sharpness == 0.1) {
+        if ((aim.starts_near && sharpness == 0.1) || (aim.is_rough && sharpness == 0.004)) {
             continue;
         }
         for (int step = 0; step < kSteps && best_total < aim.enough; ++step) {

@@ -46,6 +46,7 @@ public:
         double enough = 0;         // total from which no more is wanted
         double least_gain = 0;     // of a step, in parts of the total
         bool starts_near = false;  // the start is from a makespan that is nearly this one
+        bool is_rough = false;     // the last sharpening, which gains some 1e-4, is left out
     };
     // A split with a large total, by Newton steps on a smooth minimum that is sharpened step by
     // step.

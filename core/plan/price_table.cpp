@@ -46,6 +46,19 @@ void keep_hull(std::vector<Corner>& corners) {
     corners.resize(kept);
 }
 
+void add_sums(Lengths& lengths) {
+    lengths.token_sums.push_back(0);
+    lengths.squared_sums.push_back(0);
+    for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+        lengths.token_sums.push_back(lengths.token_sums.back() +
+                                     lengths.counts[i] * lengths.tokens[i]);
+        lengths.squared_sums.push_back(lengths.squared_sums.back() +
+                                       lengths.counts[i] * lengths.squared_tokens[i]);
+    }
+    lengths.squares_rise =
+        std::is_sorted(lengths.squared_tokens.begin(), lengths.squared_tokens.end());
+}
+
 }  // namespace
 
 Lengths distinct_lengths(const Problem& problem) {
@@ -66,6 +79,7 @@ Lengths distinct_lengths(const Problem& problem) {
         lengths.squared_tokens.push_back(all[i].second);
         lengths.counts.push_back(1);
     }
+    add_sums(lengths);
     return lengths;
 }
 
@@ -87,6 +101,7 @@ Lengths coarse_lengths(const Lengths& lengths, std::size_t most) {
         coarse.squared_tokens.push_back(squared / count);
         coarse.counts.push_back(count);
     }
+    add_sums(coarse);
     return coarse;
 }
 
@@ -186,34 +201,56 @@ double WayFinder::work_room(double makespan, const Slot& slot) const {
 bool WayFinder::least_work(const Depth& depth,
                            double work_room,
                            const Lengths& lengths,
-                           std::span<double> work) const {
+                           std::vector<Stretch>& stretches) const {
+    const std::size_t size = lengths.tokens.size();
+    const auto holds = [&](const Option& option, std::size_t i) {
+        return lengths.tokens[i] <= option.most_tokens &&
+               option.extra_seconds + option.token_seconds * lengths.tokens[i] +
+                       option.squared_seconds * lengths.squared_tokens[i] <=
+                   work_room;
+    };
+    // The first length from `low` on that the option does not hold, where lengths are rising in
+    // all.
+    const auto end_of = [&](const Option& option, std::size_t low) {
+        std::size_t high = size;
+        while (low < high) {
+            const std::size_t middle = low + (high - low) / 2;
+            if (holds(option, middle)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return high;
+    };
     // One kind of share for all lengths: tokens, or time where that takes more.
     double by_tokens = 0;
     double by_time = 0;
-    double before = 0;  // squared tokens of the length before
+    stretches.clear();
     auto option = depth.options.begin();
-    for (std::size_t i = 0; i < work.size(); ++i) {
-        const double l = lengths.tokens[i];
-        const double squared = lengths.squared_tokens[i];
+    for (std::size_t begin = 0; begin < size;) {
         // The options are sorted: the first that holds a length is the cheapest. What did not hold
         // a length does not hold one that is longer and dearer.
-        if (squared < before) {
+        if (begin > 0 && lengths.squared_tokens[begin] < lengths.squared_tokens[begin - 1]) {
             option = depth.options.begin();
         }
-        before = squared;
-        while (option != depth.options.end() &&
-               (l > option->most_tokens || option->extra_seconds + option->token_seconds * l +
-                                                   option->squared_seconds * squared >
-                                               work_room)) {
+        while (option != depth.options.end() && !holds(*option, begin)) {
             ++option;
         }
         if (option == depth.options.end()) {
-            work[i] = kNever;
+            if (lengths.squares_rise) {
+                break;
+            }
+            ++begin;
             continue;
         }
-        work[i] = option->token_area * l + depth.squared_area * squared;
-        by_tokens += lengths.counts[i] * l;
-        by_time += lengths.counts[i] * work[i];
+        const std::size_t end = lengths.squares_rise ? end_of(*option, begin + 1) : begin + 1;
+        const double tokens = lengths.token_sums[end] - lengths.token_sums[begin];
+        const double squares = lengths.squared_sums[end] - lengths.squared_sums[begin];
+        by_tokens += tokens;
+        by_time += option->token_area * tokens + depth.squared_area * squares;
+        stretches.push_back({.begin = begin, .end = end, .token_area = option->token_area});
+        begin = end;
     }
     return work_room > 0 && by_time / work_room > by_tokens / depth.rank_tokens;
 }
@@ -224,16 +261,19 @@ double WayFinder::total_price(double makespan,
                               const Lengths& lengths) const {
     const std::size_t size = lengths.tokens.size();
     std::vector<double> least(size, kNever);
-    std::vector<double> work(size);
+    std::vector<Stretch> stretches;
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
         const double room = work_room(makespan, slots[slot]);
         for (const Depth& depth : depths_) {
-            const bool by_time = least_work(depth, room, lengths, work);
+            const bool by_time = least_work(depth, room, lengths, stretches);
             const double a_token = by_time ? 0 : prices[slot].share / depth.rank_tokens;
             const double a_second = prices[slot].work + (by_time ? prices[slot].share / room : 0);
-            for (std::size_t i = 0; i < size; ++i) {
-                if (work[i] < kNever) {
-                    least[i] = std::min(least[i], a_token * lengths.tokens[i] + a_second * work[i]);
+            const double squared = a_second * depth.squared_area;
+            for (const Stretch& stretch : stretches) {
+                const double token = a_token + a_second * stretch.token_area;
+                for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+                    least[i] = std::min(
+                        least[i], token * lengths.tokens[i] + squared * lengths.squared_tokens[i]);
                 }
             }
         }
@@ -250,14 +290,21 @@ PriceTable WayFinder::table(double makespan,
                             const Lengths& lengths) const {
     const std::size_t size = lengths.tokens.size();
     const std::size_t num_depths = depths_.size();
-    std::vector<double> work(slots.size() * num_depths * size);  // by slot, depth and length
+    std::vector<double> work(slots.size() * num_depths * size, kNever);  // by slot, depth, length
+    std::vector<Stretch> stretches;
     std::vector<double> room_for_shares;  // by slot and depth; 0: shares are by tokens
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
         const double room = work_room(makespan, slots[slot]);
         for (const Depth& depth : depths_) {
             const std::span<double> own =
                 std::span(work).subspan(room_for_shares.size() * size, size);
-            room_for_shares.push_back(least_work(depth, room, lengths, own) ? room : 0);
+            room_for_shares.push_back(least_work(depth, room, lengths, stretches) ? room : 0);
+            for (const Stretch& stretch : stretches) {
+                for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+                    own[i] = stretch.token_area * lengths.tokens[i] +
+                             depth.squared_area * lengths.squared_tokens[i];
+                }
+            }
         }
     }
     PriceTable table;

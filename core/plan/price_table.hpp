@@ -21,6 +21,10 @@ struct Lengths {
     std::vector<double> tokens;          // rising
     std::vector<double> squared_tokens;  // of one sequence
     std::vector<double> counts;
+    // Of all sequences before each length, and of all: tokens, squared tokens.
+    std::vector<double> token_sums;
+    std::vector<double> squared_sums;
+    bool squares_rise = true;  // with tokens; not always so where sequences have two dimensions
 };
 
 Lengths distinct_lengths(const Problem& problem);
@@ -87,12 +91,19 @@ private:
     // Rank-seconds that one micro-batch of the slot has for work, the slack of the validator
     // included.
     double work_room(double makespan, const Slot& slot) const;
-    // Least work of each length at a depth in a micro-batch that has so much room for work;
-    // infinity where there is none. Returns whether lengths share the micro-batch by time.
+    // Lengths [begin, end), whose least work at a depth is
+    // token_area * tokens + squared_area * squared tokens.
+    struct Stretch {
+        std::size_t begin = 0;
+        std::size_t end = 0;
+        double token_area = 0;
+    };
+    // All lengths that have a way at a depth in a micro-batch with so much room for work. Returns
+    // whether they share the micro-batch by time.
     bool least_work(const Depth& depth,
                     double work_room,
                     const Lengths& lengths,
-                    std::span<double> work) const;
+                    std::vector<Stretch>& stretches) const;
     void add_options(Depth& depth, const Problem& problem, int degree, int layers) const;
 
     double fixed_seconds_ = 0;

@@ -1,6 +1,7 @@
 #include "core/plan/search.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -41,6 +42,9 @@ struct Budget {
     std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
     int most_packs = 2;
     std::vector<Start> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
+    // Families of habits are tried where arrangements leave a plan so much over the bound; 0:
+    // always, and first.
+    double families_from = 0;
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 400;
     std::size_t kept = 5;       // drafts of each family that are improved a little
@@ -58,6 +62,7 @@ Budget fast_budget() {
             .merge_shares = {0.85},
             .most_packs = 1,
             .arrangements = {{.fills_gangs = true}},
+            .families_from = 1.05,
             .gangs_also_stay = false,
             .arrange_moves_a_sequence = 1,
             .kept = 1,
@@ -69,7 +74,7 @@ Budget fast_budget() {
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
 constexpr std::size_t kFewSequences = 128;
 
-// `share`: of the moves, where a problem is one piece of a larger one.
+// `share`: of the moves, where a problem is one piece of a larger one; 1: it is the whole.
 Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
     Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
     if (effort == Effort::kFast && num_sequences < kFewSequences) {
@@ -97,11 +102,12 @@ Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
         scale(budget.moves_a_sequence);
         scale(budget.final_moves_a_sequence);
     }
-    if (effort == Effort::kFast && share < 0.5 && num_sequences >= kFewSequences) {
+    if (effort == Effort::kFast && share < 1 && num_sequences >= kFewSequences) {
         budget.targets = {};
         budget.far_targets = {};
-        budget.arrange_moves_a_sequence = 0;  // the least there are
-        budget.final_moves_a_sequence = 6;
+        budget.arrange_moves_a_sequence = share < 0.5 ? 0 : 1;  // 0: the least there are
+        budget.moves_a_sequence = 0;                            // the whole is improved, once
+        budget.final_moves_a_sequence = 0;
     }
     return budget;
 }
@@ -169,56 +175,91 @@ void keep(std::vector<Candidate>& kept, std::size_t most, double rating, Draft d
 
 // Annealing takes what ranks wait for as it was when the draft was made. Where other contents of
 // gangs made it more, gangs then stay, and single-rank micro-batches make up for it.
-Draft annealed_twice(Draft draft, double bound_seconds, std::int64_t moves, std::uint64_t& seed) {
-    const Draft better = improve(std::move(draft), bound_seconds, {.moves = moves, .seed = ++seed});
-    Draft waiting = draft_of(better.problem(), better.costs(), better.steps());
-    if (waiting.busiest() <= better.busiest() * kHardlyLonger) {
+Draft annealed_twice(Draft draft,
+                     const LengthOrder& order,
+                     double bound_seconds,
+                     std::int64_t moves,
+                     std::uint64_t& seed) {
+    Draft better =
+        improve(std::move(draft), order, bound_seconds, {.moves = moves, .seed = ++seed});
+    const double promised = better.busiest();
+    Draft waiting = Draft::opened_anew(std::move(better));
+    if (waiting.busiest() <= promised * kHardlyLonger) {
         return waiting;
     }
-    return improve(std::move(waiting), bound_seconds,
+    return improve(std::move(waiting), order, bound_seconds,
                    {.moves = moves / 2, .seed = ++seed, .gangs_stay = true});
 }
 
+// Of drafts whose gangs were opened with the sequences they have: the one whose plan is shortest.
+class Shortest {
+public:
+    void offer(Draft&& draft) {
+        const double seconds = seconds_of(draft);
+        if (!draft_ || seconds < seconds_) {
+            seconds_ = seconds;
+            draft_ = std::move(draft);
+        }
+    }
+    double seconds() const { return seconds_; }
+    Draft taken() { return *std::move(draft_); }
+
+private:
+    // A draft knows, but for slow ranks: it takes exchanges to be slow there too.
+    static double seconds_of(const Draft& draft) {
+        const Problem& problem = draft.problem();
+        return problem.topology.speeds.empty()
+                   ? draft.busiest()
+                   : predicted(problem, draft.steps()).makespan_seconds -
+                         problem.cost->per_iteration_seconds();
+    }
+
+    std::optional<Draft> draft_;
+    double seconds_ = 0;
+};
+
 class Search {
 public:
-    Search(const Problem& problem, Budget budget, double bound_seconds)
+    Search(const Problem& problem, const MicroCosts& costs, Budget budget, double bound_seconds)
         : problem_(problem),
           bound_(bound_seconds),
           budget_(std::move(budget)),
-          costs_(problem),
+          costs_(costs),
+          order_(problem),
           constructor_(problem, costs_) {
         const int node = problem.topology.ranks_per_node;
         all_nested_ = std::all_of(problem.degrees.begin(), problem.degrees.end(),
                                   [node](int p) { return node % p == 0 || p % node == 0; });
     }
 
-    Plan run() {
-        try_families(budget_.targets);
+    Draft run() {
+        const bool families_first = budget_.families_from == 0;
+        if (families_first) {
+            try_families(budget_.targets);
+        }
         for (const Start& start : budget_.arrangements) {
             try_arrangement(start);
+        }
+        if (!families_first &&
+            (finalists_.empty() || finalists_.front().rating > budget_.families_from * bound_)) {
+            try_families(budget_.targets);
         }
         if (finalists_.empty()) {
             try_families(kOneTarget);
         }
         improve_much();
-        const double seconds = best_.makespan_seconds - problem_.cost->per_iteration_seconds();
-        if (seconds > kFar * bound_ && !budget_.far_targets.empty()) {
+        if (best_.seconds() > kFar * bound_ && !budget_.far_targets.empty()) {
             try_families(budget_.far_targets);
             improve_much();
         }
-        return std::move(best_);
+        return best_.taken();
     }
 
 private:
-    void offer(const Draft& draft) {
-        Plan plan = predicted(problem_, draft.steps());
-        if (is_first_ || plan.makespan_seconds < best_.makespan_seconds) {
-            best_ = std::move(plan);
-            is_first_ = false;
-        }
-    }
-
     std::int64_t moves(std::int64_t a_sequence) const {
+        if (a_sequence == 0) {
+            return 0;
+        }
         return std::clamp(a_sequence * static_cast<std::int64_t>(problem_.sequences.size()),
                           kLeastMoves, kMostMoves);
     }
@@ -230,7 +271,10 @@ private:
     }
 
     Draft annealed(Draft draft, std::int64_t moves_a_sequence) {
-        return annealed_twice(std::move(draft), bound_, moves(moves_a_sequence), seed_);
+        if (moves_a_sequence == 0) {
+            return draft;
+        }
+        return annealed_twice(std::move(draft), order_, bound_, moves(moves_a_sequence), seed_);
     }
 
     void keep_finalist(Draft draft) {
@@ -240,8 +284,10 @@ private:
 
     void improve_much() {
         for (Candidate& finalist : finalists_) {
-            offer(finalist.draft);
-            offer(annealed(std::move(finalist.draft), budget_.final_moves_a_sequence));
+            if (budget_.final_moves_a_sequence > 0) {
+                best_.offer(annealed(finalist.draft, budget_.final_moves_a_sequence));
+            }
+            best_.offer(std::move(finalist.draft));
         }
         finalists_.clear();
     }
@@ -278,14 +324,14 @@ private:
             arrange(problem_, costs_, std::move(outline), bound_,
                     {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
-        for (int packs = 0; packs <= 2; ++packs) {
+        for (int packs = 0; packs <= budget_.most_packs; ++packs) {
             Draft draft = constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
             const double rating = promise(draft);
             keep(kept, budget_.kept, rating, std::move(draft));
         }
         for (Candidate& candidate : kept) {
             if (budget_.gangs_also_stay) {
-                keep_finalist(improve(candidate.draft, bound_,
+                keep_finalist(improve(candidate.draft, order_, bound_,
                                       {.moves = moves(budget_.moves_a_sequence),
                                        .seed = ++seed_,
                                        .gangs_stay = true}));
@@ -297,62 +343,53 @@ private:
     const Problem& problem_;
     double bound_;
     Budget budget_;
-    MicroCosts costs_;
+    const MicroCosts& costs_;
+    LengthOrder order_;
     Constructor constructor_;
     bool all_nested_ = false;
     std::uint64_t seed_ = 0;
     std::vector<Candidate> finalists_;
-    Plan best_;
-    bool is_first_ = true;
+    Shortest best_;
 };
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
 constexpr std::int64_t kLevelMovesFast = 6;
 constexpr std::int64_t kLevelMovesBackground = 40;
 
-// The pieces' steps as one plan, after single ranks, and all, have exchanged sequences across
-// pieces.
-Plan levelled(const Problem& problem,
-              std::vector<Step> steps,
-              Effort effort,
-              double bound_seconds) {
-    const MicroCosts costs(problem);
-    const Draft draft = draft_of(problem, costs, steps);
+// The pieces' drafts as one, after single ranks, and all, have exchanged sequences across pieces.
+Draft levelled(Draft pieces, Effort effort, double bound_seconds) {
+    const LengthOrder order(pieces.problem());
     const std::int64_t moves = (effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground) *
-                               static_cast<std::int64_t>(problem.sequences.size());
-    Plan best = predicted(problem, std::move(steps));
-    const auto offer = [&](const Draft& other) {
-        Plan plan = predicted(problem, other.steps());
-        if (plan.makespan_seconds < best.makespan_seconds) {
-            best = std::move(plan);
-        }
-    };
+                               static_cast<std::int64_t>(order.sequences.size());
+    Shortest best;
     std::uint64_t seed = 0;
-    offer(annealed_twice(draft, bound_seconds, moves, seed));
+    best.offer(annealed_twice(pieces, order, bound_seconds, moves, seed));
     if (effort == Effort::kBackground) {
-        offer(improve(draft, bound_seconds, {.moves = moves, .seed = ++seed, .gangs_stay = true}));
+        best.offer(improve(pieces, order, bound_seconds,
+                           {.moves = moves, .seed = ++seed, .gangs_stay = true}));
     }
-    return best;
+    best.offer(std::move(pieces));
+    return best.taken();
 }
 
 }  // namespace
 
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
-    const std::vector<Piece> pieces = split(problem, bound_seconds);
+    const MicroCosts costs(problem);
+    const std::vector<Piece> pieces = split(problem, costs, bound_seconds);
     if (pieces.size() < 2) {
-        return Search(problem, budget_of(effort, problem.sequences.size(), 1), bound_seconds).run();
+        Search whole(problem, costs, budget_of(effort, problem.sequences.size(), 1), bound_seconds);
+        return predicted(problem, whole.run().steps());
     }
-    const double share = 2.0 / static_cast<double>(pieces.size());
-    std::vector<Step> steps;
+    const double share = std::min(0.99, 2.0 / static_cast<double>(pieces.size()));
+    Draft draft(problem, costs);
     for (const Piece& piece : pieces) {
-        Plan plan = Search(piece.problem, budget_of(effort, piece.problem.sequences.size(), share),
-                           bound_seconds)
-                        .run();
-        for (Step& step : plan.steps) {
-            steps.push_back(whole_step(piece, std::move(step)));
-        }
+        const MicroCosts own_costs(costs, piece.problem.degrees);
+        Search search(piece.problem, own_costs,
+                      budget_of(effort, piece.problem.sequences.size(), share), bound_seconds);
+        open_whole(piece, search.run(), draft);
     }
-    return levelled(problem, std::move(steps), effort, bound_seconds);
+    return predicted(problem, levelled(std::move(draft), effort, bound_seconds).steps());
 }
 
 }  // namespace dcp::plan

@@ -43,7 +43,10 @@ double least_area(const MicroCosts& costs,
     for (const std::size_t index : degrees) {
         const int degree = costs.degree(index);
         const MicroCosts::Level* level = costs.level(index, load.tokens);
-        if (level == nullptr || degree > widest) {
+        if (degree > widest) {
+            break;
+        }
+        if (level == nullptr) {
             continue;
         }
         const auto tokens = static_cast<double>(load.tokens);
@@ -93,12 +96,11 @@ double speed_of(const Piece& piece) {
 
 }  // namespace
 
-std::vector<Piece> split(const Problem& problem, double bound_seconds) {
+std::vector<Piece> split(const Problem& problem, const MicroCosts& costs, double bound_seconds) {
     const Topology& topology = problem.topology;
     if (topology.ranks < 2 * kPieceRanks) {
         return {};
     }
-    const MicroCosts costs(problem);
     std::int64_t longest = 0;
     for (const Sequence& sequence : problem.sequences) {
         longest = std::max(longest, sequence.tokens);
@@ -144,30 +146,24 @@ std::vector<Piece> split(const Problem& problem, double bound_seconds) {
     return pieces;
 }
 
-Step whole_step(const Piece& piece, Step step) {
-    for (int& rank : step.world_ranks) {
-        rank += piece.first_rank;
-    }
-    for (std::int32_t& sequence : step.sequences) {
-        sequence = piece.sequences[static_cast<std::size_t>(sequence)];
-    }
-    return step;
-}
-
-Draft draft_of(const Problem& problem, const MicroCosts& costs, const std::vector<Step>& steps) {
-    Draft draft(problem, costs);
+void open_whole(const Piece& piece, const Draft& draft, Draft& whole) {
     for (const bool singles : {false, true}) {
-        for (const Step& step : steps) {
-            if ((step.degree() == 1) != singles) {
+        for (const Bin& bin : draft.bins()) {
+            if (bin.sequences.empty() || (bin.world_ranks.size() == 1) != singles) {
                 continue;
             }
-            const auto place =
-                std::lower_bound(problem.degrees.begin(), problem.degrees.end(), step.degree());
-            draft.open(static_cast<std::size_t>(std::distance(problem.degrees.begin(), place)),
-                       step.world_ranks, step.sequences);
+            std::vector<int> world_ranks = bin.world_ranks;
+            for (int& rank : world_ranks) {
+                rank += piece.first_rank;
+            }
+            std::vector<std::int32_t> sequences = bin.sequences;
+            for (std::int32_t& sequence : sequences) {
+                sequence = piece.sequences[static_cast<std::size_t>(sequence)];
+            }
+            // The degrees of a piece are those of the whole, up to its ranks.
+            whole.open(bin.degree_index, std::move(world_ranks), std::move(sequences));
         }
     }
-    return draft;
 }
 
 }  // namespace dcp::plan

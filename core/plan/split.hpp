@@ -16,12 +16,9 @@ struct Piece {
 
 // Pieces whose sequences are equally much work for a rank, when a plan takes little longer than
 // `bound_seconds`. Fewer than two: too small to split, or some sequence would need most of a piece.
-std::vector<Piece> split(const Problem& problem, double bound_seconds);
+std::vector<Piece> split(const Problem& problem, const MicroCosts& costs, double bound_seconds);
 
-// A step of a piece's plan as a step of the whole.
-Step whole_step(const Piece& piece, Step step);
-
-// The draft that steps() would turn into these steps, gangs first.
-Draft draft_of(const Problem& problem, const MicroCosts& costs, const std::vector<Step>& steps);
+// Opens a draft of a piece in one of the whole problem, gangs first.
+void open_whole(const Piece& piece, const Draft& draft, Draft& whole);
 
 }  // namespace dcp::plan

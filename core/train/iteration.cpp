@@ -137,6 +137,8 @@ IterationReport Trainer::begin_report(std::int64_t iteration,
     report.tokens = batch.tokens;
     report.learning_rate = schedule_.learning_rate(iteration);
     report.read_plan(plan);
+    report.predicted_peak_bytes =
+        std::max(report.predicted_peak_bytes, static_cast<double>(memory_->least_peak_bytes()));
     report.num_ranks = world_.size();
     return report;
 }

@@ -141,7 +141,8 @@ void PlanSource::finish(const GlobalBatch& batch, plan::Plan& plan) const {
         const double more = more_bytes(step.degree(), tokens);
         const auto bytes = [&] {
             return static_cast<double>(
-                       memory.peak_bytes(share, step.strategy, step.recompute_layers)) +
+                       memory.held_bytes() +
+                       memory.step_bytes(share, step.strategy, step.recompute_layers)) +
                    more;
         };
         while (world_.size() == 1 && step.recompute_layers < limits_.deepest &&

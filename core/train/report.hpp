@@ -72,7 +72,7 @@ struct IterationReport {
     plan::Plan plan;
     double predicted_makespan_seconds = 0;
     double lower_bound_seconds = 0;   // that no plan of this batch beats
-    double predicted_peak_bytes = 0;  // of the largest step
+    double predicted_peak_bytes = 0;  // of the largest step, or of the end of the iteration
 
     // Of all ranks: by rank, and of each in the order of the plan.
     std::vector<StepRecord> steps;

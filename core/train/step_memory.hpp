@@ -27,13 +27,17 @@ public:
                std::int64_t held_bytes,
                std::int64_t floor_bytes);
 
+    // Of an iteration whose largest step it is.
     std::int64_t peak_bytes(std::int64_t T,
                             const plan::Strategy& strategy,
                             std::int64_t recompute_layers) const;
-    // What the step itself takes of it.
+    // What the step itself takes, beyond what is held.
     std::int64_t step_bytes(std::int64_t T,
                             const plan::Strategy& strategy,
                             std::int64_t recompute_layers) const;
+    std::int64_t held_bytes() const { return held_bytes_; }
+    // Of an iteration without steps.
+    std::int64_t least_peak_bytes() const { return held_bytes_ + floor_bytes_; }
     // Of the strategy that needs most.
     std::int64_t most_bytes(std::int64_t T, std::int64_t recompute_layers) const;
 

@@ -14,8 +14,8 @@ import re
 import statistics
 import sys
 
-from training import (MAX_TOKENS, Training, add_common_options, launcher, make_lengths,
-                      median_by_iteration, prepare, quantile_of_absolute, run_command, settings_of,
+from training import (MAX_TOKENS, Training, add_common_options, differences_between,
+                      errors_within_iterations, launcher, make_lengths, median_by_iteration, prepare, quantile_of_absolute, run_command, settings_of,
                       step_errors, write_config)
 
 DISTRIBUTIONS = ["short", "balanced", "long"]
@@ -128,6 +128,8 @@ def figures_of(trainings):
             "plan_exposed": max(line["plan_exposed_seconds"] for line in metrics),
             "degrees": {degree: count / total for degree, count in sorted(degrees.items())},
             "step_errors": step_errors(metrics, "predicted_seconds", "seconds"),
+            "errors_within": errors_within_iterations(metrics),
+            "differences": differences_between(trainings),
             "uncorrected_errors": step_errors(metrics, "uncorrected_seconds", "seconds"),
             "byte_errors": step_errors(metrics, "predicted_bytes", "bytes")}
 
@@ -158,19 +160,26 @@ def print_speeds(cells, planners):
         print(f"| {cell['distribution']}, {cell['ranks']} | " + " | ".join(row) + " |")
 
 
+def median_text(errors):
+    return f"{100 * quantile_of_absolute(errors, 0.5):.1f} %" if errors else "-"
+
+
 def print_errors(cells):
     print("\nof the steps of all planners: |predicted - measured| / measured\n")
-    print("| lengths, ranks | steps | seconds: median | 95 % | without correction: median | `dcp`: median "
+    print("| lengths, ranks | steps | seconds: median | 95 % | beside the rank's other steps: median | "
+          "the same step in the next round: median | without correction: median | `dcp`: median "
           "| bytes: median | largest | needed more than predicted | planning waited for |")
-    print("|" + " --- |" * 10)
+    print("|" + " --- |" * 12)
     for cell in cells:
         figures = cell["planners"].values()
-        seconds, uncorrected, num_bytes = (
+        seconds, uncorrected, within, differences, num_bytes = (
             [error for planner in figures for error in planner[key]]
-            for key in ("step_errors", "uncorrected_errors", "byte_errors"))
+            for key in ("step_errors", "uncorrected_errors", "errors_within", "differences",
+                        "byte_errors"))
         print(f"| {cell['distribution']}, {cell['ranks']} | {len(seconds)} | "
               f"{100 * quantile_of_absolute(seconds, 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(seconds, 0.95):.1f} % | "
+              f"{median_text(within)} | {median_text(differences)} | "
               f"{100 * quantile_of_absolute(uncorrected, 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(cell['planners']['dcp']['step_errors'], 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(num_bytes, 0.5):.2f} % | "

@@ -137,6 +137,35 @@ def step_errors(metrics, predicted, measured):
             for value, of_ranks in zip(line["steps"][predicted], line["steps"][measured])]
 
 
+def errors_within_iterations(metrics):
+    """Of the steps of ranks that did at least three in an iteration: their error beside the median one
+    of the rank there. What the machine did to the whole iteration does not count, only what a balanced
+    plan needs to know: how long steps take beside each other."""
+    errors = []
+    for line in metrics:
+        steps = line["steps"]
+        of_ranks = {}
+        for ranks, predicted, seconds in zip(steps["ranks"], steps["predicted_seconds"],
+                                             steps["seconds"]):
+            of_ranks.setdefault(tuple(ranks), []).append(predicted / max(seconds))
+        for ratios in of_ranks.values():
+            if len(ratios) >= 3:
+                errors += [ratio / statistics.median(ratios) - 1 for ratio in ratios]
+    return errors
+
+
+def differences_between(trainings):
+    """Of steps that were planned alike in two runs, one after the other: how much longer they took in
+    the one than in the other. No prediction can be nearer than that."""
+    differences = []
+    for one, other in zip(trainings, trainings[1:]):
+        for line, again in zip(one.metrics[1:], other.metrics[1:]):
+            if all(line["steps"][key] == again["steps"][key] for key in ("ranks", "tokens")):
+                differences += [max(a) / max(b) - 1 for a, b in zip(line["steps"]["seconds"],
+                                                                    again["steps"]["seconds"])]
+    return differences
+
+
 def quantile_of_absolute(values, share):
     ordered = sorted(map(abs, values))
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
