@@ -82,6 +82,7 @@ Plan DcpPlanner::plan(const Problem& problem) const {
     }
     if (compares_all) {
         offer(InterPlanner().plan(problem));
+        offer(IntraPlanner().plan(problem));
     }
     if (compares && problem.sequences.size() <= kSmall) {
         for (const int degree : problem.degrees) {
@@ -94,9 +95,6 @@ Plan DcpPlanner::plan(const Problem& problem) const {
         for (const Problem& fewer : restricted(problem)) {
             offer(search(fewer, effort_, bound - problem.cost->per_iteration_seconds()));
         }
-    }
-    if (!is_fast) {
-        offer(IntraPlanner().plan(problem));
     }
     if (compares && problem.topology.ranks <= kPhasedRanks &&
         problem.sequences.size() < kPhasedSequences) {

@@ -10,34 +10,33 @@ namespace dcp::plan::lp {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Plans may be longer than they say by what validate() allows, 1e-9.
-constexpr double kSlack = 1 + 4e-9;
 
-// What a rank may earn at most with these multipliers. With n micro-batches that is
-// n open + (T - n fixed) work: linear in n, so the ends of the range that a slot stands for decide.
-double most_earned(
-    const Slot& slot, double fixed_seconds, double makespan, double open, double work) {
-    const auto earned = [&](double count) {
-        return count * open + std::max(0.0, makespan * kSlack - count * fixed_seconds) * work;
-    };
-    double most = earned(slot.count);
-    if (slot.stands_for_fewer) {
-        most = std::max(most, earned(1));
+// What a rank of the pattern may earn at most with these multipliers of its two places.
+double most_earned(const Pattern& pattern,
+                   double fixed_seconds,
+                   double makespan,
+                   const double* open,
+                   const double* work) {
+    if (fixed_seconds <= 0 && pattern.stands_for_more && open[kOther] > 0) {
+        return kNever;
     }
-    if (slot.stands_for_more) {
-        most = std::max(most, fixed_seconds > 0 ? earned(std::floor(makespan / fixed_seconds + 1))
-                              : open > 0        ? kNever
-                                                : 0.0);
+    double most = 0;
+    for (const auto& [count, longest] : corners(pattern, fixed_seconds, makespan * kSlack)) {
+        most = std::max(
+            most,
+            (pattern.anchor ? open[kAnchor] : 0) +
+                std::max(0.0, longest - fixed_seconds) * work[kAnchor] + count * open[kOther] +
+                std::max(0.0, makespan * kSlack - longest - count * fixed_seconds) * work[kOther]);
     }
     return most;
 }
 
 class Pricing {
 public:
-    Pricing(const Kinds& kinds, const Lengths& lengths, std::size_t num_slots)
+    Pricing(const Kinds& kinds, const Lengths& lengths, std::size_t num_places)
         : kinds_(kinds),
           lengths_(lengths),
-          prices_(num_slots, std::vector<Certificate::Price>(lengths.tokens.size())) {}
+          prices_(num_places, std::vector<Certificate::Price>(lengths.tokens.size())) {}
 
     // A kind whose right the program shared: scaled so that all of it is used and no more.
     void offer(std::size_t index, double work, double right, const RightShares& shared) {
@@ -99,8 +98,8 @@ public:
         Certificate certificate;
         for (std::size_t i = 0; i < lengths_.tokens.size(); ++i) {
             double least = kNever;
-            for (const std::vector<Certificate::Price>& slot : prices_) {
-                least = std::min(least, slot[i].price);
+            for (const std::vector<Certificate::Price>& place : prices_) {
+                least = std::min(least, place[i].price);
             }
             certificate.total += lengths_.counts[i] * least;
         }
@@ -119,7 +118,7 @@ private:
         return count;
     }
     void take(std::size_t length, std::size_t index, double price) {
-        Certificate::Price& cheapest = prices_[kinds_.kind(index).slot][length];
+        Certificate::Price& cheapest = prices_[kinds_.kind(index).place][length];
         if (price < cheapest.price) {
             cheapest = {.price = price, .kind = index};
         }
@@ -133,23 +132,24 @@ private:
 }  // namespace
 
 Certificate certify(const Kinds& kinds,
-                    const std::vector<Slot>& slots,
+                    const std::vector<Pattern>& patterns,
                     double fixed_seconds,
                     double makespan,
                     const Lengths& lengths,
                     const Multipliers& multipliers) {
-    Pricing pricing(kinds, lengths, slots.size());
+    Pricing pricing(kinds, lengths, kRoles * patterns.size());
     std::vector<double> scales;
-    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-        const double most = most_earned(slots[slot], fixed_seconds, makespan,
-                                        multipliers.open[slot], multipliers.work[slot]);
+    for (std::size_t pattern = 0; pattern < patterns.size(); ++pattern) {
+        const std::size_t first = place_of(pattern, kAnchor);
+        const double most = most_earned(patterns[pattern], fixed_seconds, makespan,
+                                        &multipliers.open[first], &multipliers.work[first]);
         scales.push_back(most > 0 && most < kNever ? 1 / most : 0);
     }
     for (std::size_t index = 0; index < kinds.size(); ++index) {
-        const std::size_t slot = kinds.kind(index).slot;
+        const std::size_t place = kinds.kind(index).place;
         const Layout& layout = kinds.layout(index);
-        const double open = scales[slot] * multipliers.open[slot];
-        const double work = scales[slot] * multipliers.work[slot];
+        const double open = scales[place / kRoles] * multipliers.open[place];
+        const double work = scales[place / kRoles] * multipliers.work[place];
         const double right = layout.degree * (open + work * layout.extra_seconds);
         const auto shared = multipliers.rights.find(index);
         if (shared == multipliers.rights.end()) {

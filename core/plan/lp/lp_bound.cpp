@@ -17,8 +17,7 @@ constexpr double kRounding = 1e-9;    // what sums of many prices may be off by
 constexpr double kMostOverCheap = 3;  // the search ends here at the latest
 constexpr std::size_t kOwn = 40;      // longest lengths, each with a part of its own
 constexpr std::size_t kClasses = 70;  // of the other lengths
-constexpr int kSlotsBelow = 3;
-constexpr int kSlotsAbove = 5;
+constexpr std::size_t kAnchors = 2;   // greatest sizes whose ranks are looked at apart
 constexpr int kMostRounds = 40;
 
 // The longest lengths as they are, the others in classes of about as many tokens.
@@ -61,8 +60,23 @@ Priced priced_lengths(const Lengths& exact) {
     return priced;
 }
 
-// A kind that was in a program, whatever the makespan was: (number of micro-batches, layout).
-using Remembered = std::pair<int, std::size_t>;
+// A kind that was in a program, whatever the makespan was.
+struct Remembered {
+    Size anchor;
+    double least_seconds = 0;
+    int others = 0;
+    std::size_t role = kOther;
+    std::size_t layout = 0;
+    auto operator<=>(const Remembered&) const = default;
+};
+
+Remembered remembered(const Pattern& pattern, std::size_t role, std::size_t layout) {
+    return {.anchor = pattern.anchor ? pattern.anchor->size : Size{},
+            .least_seconds = pattern.least_seconds(),
+            .others = pattern.others,
+            .role = role,
+            .layout = layout};
+}
 
 class Search {
 public:
@@ -81,9 +95,9 @@ public:
     bool is_impossible(double makespan);
 
 private:
-    std::vector<Slot> slots(double makespan) const;
+    std::vector<Pattern> patterns(double makespan) const;
     std::vector<Rule> first_rules(const Kinds& kinds,
-                                  const std::vector<Slot>& slots,
+                                  const std::vector<Pattern>& patterns,
                                   double makespan) const;
     std::vector<Rule> broken_rules(const Kinds& kinds,
                                    const PriceProgram& program,
@@ -99,11 +113,7 @@ private:
     std::set<Remembered> remembered_;
 };
 
-// Counts of micro-batches near what the tokens of the batch ask of a rank.
-std::vector<Slot> Search::slots(double makespan) const {
-    if (fixed_seconds_ <= 0) {
-        return {{.count = 1, .stands_for_fewer = false, .stands_for_more = true}};
-    }
+std::vector<Pattern> Search::patterns(double makespan) const {
     double rank_tokens = 1;
     for (const Layout& layout : layouts_) {
         const double by_time = layout.token_seconds > 0
@@ -111,40 +121,36 @@ std::vector<Slot> Search::slots(double makespan) const {
                                    : layout.most_tokens;
         rank_tokens = std::max(rank_tokens, std::min(layout.most_tokens, by_time) / layout.degree);
     }
-    const double most = std::min(1e6, makespan / fixed_seconds_);
-    const int top = std::max(1, static_cast<int>(most * (1 + kRounding)));
-    const int middle =
-        std::clamp(static_cast<int>(std::min(1e6, tokens_ / (ranks_ * rank_tokens))), 1, top);
-    const int first = std::max(1, middle - kSlotsBelow);
-    const int last = std::min(top, middle + kSlotsAbove);
-    std::vector<Slot> slots;
-    for (int count = first; count <= last; ++count) {
-        slots.push_back({.count = count,
-                         .stands_for_fewer = count == first && first > 1,
-                         .stands_for_more = count == last && last < top});
-    }
-    return slots;
+    return rank_patterns({.fixed_seconds = fixed_seconds_,
+                          .makespan = makespan,
+                          .mean_count = tokens_ / (ranks_ * rank_tokens)},
+                         layouts_, exact_, kAnchors);
 }
 
-// What every length pays by the area bound's prices in each slot, and what mattered before.
+// What every length pays by the area bound's prices at each place, and what mattered before.
 std::vector<Rule> Search::first_rules(const Kinds& kinds,
-                                      const std::vector<Slot>& slots,
+                                      const std::vector<Pattern>& patterns,
                                       double makespan) const {
     std::set<std::size_t> chosen;
-    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-        const std::vector<Slot> alone{slots[slot]};
+    const double open = fixed_seconds_ / makespan;
+    const double work = 1 / makespan;
+    for (std::size_t pattern = 0; pattern < patterns.size(); ++pattern) {
+        const std::vector<Pattern> alone{patterns[pattern]};
         const Kinds here(layouts_, fixed_seconds_, alone, makespan);
         const Certificate area =
             certify(here, alone, fixed_seconds_, makespan, priced_.lengths,
-                    {.open = {fixed_seconds_ / makespan}, .work = {1 / makespan}, .rights = {}});
-        for (const Certificate::Price& price : area.prices.front()) {
-            if (std::isfinite(price.price)) {
-                chosen.insert(kinds.find(slot, here.kind(price.kind).layout));
+                    {.open = {open, open}, .work = {work, work}, .rights = {}});
+        for (const Role role : {kAnchor, kOther}) {
+            const std::size_t place = place_of(pattern, role);
+            for (const Certificate::Price& price : area.prices[role]) {
+                if (std::isfinite(price.price)) {
+                    chosen.insert(kinds.find(place, here.kind(price.kind).layout));
+                }
             }
-        }
-        for (const auto& [count, layout] : remembered_) {
-            if (count == slots[slot].count) {
-                chosen.insert(kinds.find(slot, layout));
+            for (std::size_t layout = 0; layout < layouts_.size(); ++layout) {
+                if (remembered_.contains(remembered(patterns[pattern], role, layout))) {
+                    chosen.insert(kinds.find(place, layout));
+                }
             }
         }
     }
@@ -169,10 +175,10 @@ std::vector<Rule> Search::broken_rules(const Kinds& kinds,
                                        const PriceProgram& program,
                                        const Certificate& certificate) const {
     std::set<std::size_t> broken;
-    for (const std::vector<Certificate::Price>& slot : certificate.prices) {
-        for (std::size_t i = 0; i < slot.size(); ++i) {
-            if (slot[i].price < program.price(i) * (1 - 1e-6) && !program.has(slot[i].kind)) {
-                broken.insert(slot[i].kind);
+    for (const std::vector<Certificate::Price>& place : certificate.prices) {
+        for (std::size_t i = 0; i < place.size(); ++i) {
+            if (place[i].price < program.price(i) * (1 - 1e-6) && !program.has(place[i].kind)) {
+                broken.insert(place[i].kind);
             }
         }
     }
@@ -184,10 +190,10 @@ std::vector<Rule> Search::broken_rules(const Kinds& kinds,
 }
 
 bool Search::is_impossible(double makespan) {
-    const std::vector<Slot> slots = this->slots(makespan);
-    const Kinds kinds(layouts_, fixed_seconds_, slots, makespan);
-    PriceProgram program(kinds, slots, fixed_seconds_, makespan, priced_);
-    std::vector<Rule> rules = first_rules(kinds, slots, makespan);
+    const std::vector<Pattern> patterns = this->patterns(makespan);
+    const Kinds kinds(layouts_, fixed_seconds_, patterns, makespan);
+    PriceProgram program(kinds, patterns, fixed_seconds_, makespan, priced_);
+    std::vector<Rule> rules = first_rules(kinds, patterns, makespan);
     bool is_proved = false;
     for (int round = 0; round < kMostRounds && !rules.empty(); ++round) {
         program.add(rules);
@@ -196,10 +202,10 @@ bool Search::is_impossible(double makespan) {
         }
         const Multipliers multipliers = program.multipliers();
         const Certificate rough =
-            certify(kinds, slots, fixed_seconds_, makespan, priced_.lengths, multipliers);
+            certify(kinds, patterns, fixed_seconds_, makespan, priced_.lengths, multipliers);
         if (rough.total > ranks_) {
             const Certificate exact =
-                certify(kinds, slots, fixed_seconds_, makespan, exact_, multipliers);
+                certify(kinds, patterns, fixed_seconds_, makespan, exact_, multipliers);
             is_proved = exact.total > ranks_ * (1 + kRounding);
             if (is_proved) {
                 break;
@@ -209,7 +215,9 @@ bool Search::is_impossible(double makespan) {
     }
     for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
         if (program.has(kind)) {
-            remembered_.emplace(slots[kinds.kind(kind).slot].count, kinds.kind(kind).layout);
+            const std::size_t place = kinds.kind(kind).place;
+            remembered_.insert(
+                remembered(patterns[place / kRoles], place % kRoles, kinds.kind(kind).layout));
         }
     }
     return is_proved;

@@ -8,8 +8,6 @@ namespace dcp::plan::lp {
 
 namespace {
 
-// A bound must hold for every plan that validate() accepts, and that allows 1e-9.
-constexpr double kSlack = 1 + 4e-9;
 // Times are no whole numbers: one that is exactly half may come out a little above.
 constexpr double kBelow = 1 - 1e-9;
 
@@ -94,35 +92,75 @@ std::vector<Layout> layouts_of(const Problem& problem, double longest_seconds) {
 
 Kinds::Kinds(const std::vector<Layout>& layouts,
              double fixed_seconds,
-             const std::vector<Slot>& slots,
+             const std::vector<Pattern>& patterns,
              double makespan)
-    : layouts_(layouts) {
-    kinds_.reserve(layouts.size() * slots.size());
-    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-        // Where a slot stands for fewer micro-batches too, one alone may last longest.
-        const int count = slots[slot].stands_for_fewer ? 1 : slots[slot].count;
-        for (std::size_t layout = 0; layout < layouts.size(); ++layout) {
-            kinds_.push_back({.layout = layout,
-                              .slot = slot,
-                              .room_seconds = makespan * kSlack - count * fixed_seconds -
-                                              layouts[layout].extra_seconds});
+    : layouts_(layouts), patterns_(patterns), fixed_seconds_(fixed_seconds), makespan_(makespan) {
+    kinds_.reserve(layouts.size() * patterns.size() * kRoles);
+    for (std::size_t pattern = 0; pattern < patterns.size(); ++pattern) {
+        for (const Role role : {kAnchor, kOther}) {
+            for (std::size_t layout = 0; layout < layouts.size(); ++layout) {
+                kinds_.push_back(
+                    {.layout = layout,
+                     .place = place_of(pattern, role),
+                     .room_seconds = room_seconds(patterns[pattern], role, layouts[layout])});
+            }
         }
     }
 }
 
+double Kinds::room_seconds(const Pattern& pattern, Role role, const Layout& layout) const {
+    constexpr double kNone = -1;
+    const double room = makespan_ * kSlack - layout.extra_seconds;
+    // Where a pattern stands for fewer micro-batches too, these may last longer.
+    const int others = pattern.stands_for_fewer ? 0 : pattern.others;
+    if (role == kOther) {
+        const bool has_others = pattern.others > 0 || pattern.stands_for_more;
+        return has_others
+                   ? room - pattern.least_seconds() / kSlack - std::max(1, others) * fixed_seconds_
+                   : kNone;
+    }
+    if (!pattern.anchor) {
+        return kNone;
+    }
+    const double alone = fixed_seconds_ + layout.extra_seconds + layout.work(pattern.anchor->size);
+    const bool is_in = alone >= pattern.anchor->from_seconds && alone < pattern.anchor->to_seconds;
+    return is_in ? room - (1 + others) * fixed_seconds_ : kNone;
+}
+
+const Size* Kinds::anchor(std::size_t index) const {
+    const std::size_t place = kinds_[index].place;
+    const Pattern& pattern = patterns_[place / kRoles];
+    return place % kRoles == kAnchor && pattern.anchor ? &pattern.anchor->size : nullptr;
+}
+
 bool Kinds::holds(std::size_t index, const Size& size) const {
     const Layout& layout = this->layout(index);
-    return size.tokens <= layout.most_tokens && layout.work(size) <= kinds_[index].room_seconds;
+    const double room = kinds_[index].room_seconds;
+    const std::optional<Size>& limit = patterns_[kinds_[index].place / kRoles].limit;
+    const Size* anchor = this->anchor(index);
+    if (anchor != nullptr && size == *anchor) {
+        return size.tokens <= layout.most_tokens && layout.work(size) <= room;
+    }
+    const Size beside = anchor != nullptr ? *anchor : Size{};
+    return !(limit && size >= *limit) && size.tokens + beside.tokens <= layout.most_tokens &&
+           layout.work(size) + layout.work(beside) <= room;
 }
 
 Shares Kinds::shares(std::size_t index, const Size& size) const {
     const Layout& layout = this->layout(index);
-    const double room = kinds_[index].room_seconds;
-    const double by_time = room > 0 ? layout.work(size) / room : 0;
     Shares shares;
+    double room = kinds_[index].room_seconds;
+    double most_tokens = layout.most_tokens;
+    if (const Size* anchor = this->anchor(index)) {
+        if (size == *anchor) {
+            return shares;  // the others share what it leaves
+        }
+        room -= layout.work(*anchor);
+        most_tokens -= anchor->tokens;
+    }
+    const double by_time = room > 0 ? layout.work(size) / room : 0;
     // Tokens are whole numbers: half a token more than fits is still too much.
-    add_shares(size.tokens / layout.most_tokens, size.tokens / (layout.most_tokens + 0.5), 0,
-               shares);
+    add_shares(size.tokens / most_tokens, size.tokens / (most_tokens + 0.5), 0, shares);
     add_shares(by_time, by_time * kBelow, Shares::kCount / 2, shares);
     return shares;
 }

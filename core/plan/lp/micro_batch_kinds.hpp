@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/plan/price_table.hpp"
+#include "core/plan/lp/rank_patterns.hpp"
 #include "core/plan/problem.hpp"
 
 namespace dcp::plan::lp {
@@ -31,32 +31,9 @@ struct Shares {
     std::array<double, kCount> parts{};
 };
 
-struct Size {  // of a sequence
-    double tokens = 0;
-    double squared_tokens = 0;
-    auto operator<=>(const Size&) const = default;
-};
-
-inline Size size_at(const Lengths& lengths, std::size_t i) {
-    return {lengths.tokens[i], lengths.squared_tokens[i]};
-}
-
-// A degree with a depth, and one line of its cost where that has several pieces; whatever n is.
-struct Layout {
-    double degree = 1;
-    double extra_seconds = 0;
-    double token_seconds = 0;
-    double squared_seconds = 0;
-    double most_tokens = 0;  // of the group, whole
-
-    double work(const Size& size) const {
-        return token_seconds * size.tokens + squared_seconds * size.squared_tokens;
-    }
-};
-
 struct Kind {
     std::size_t layout = 0;
-    std::size_t slot = 0;
+    std::size_t place = 0;    // of which pattern, in which role
     double room_seconds = 0;  // for work; below 0: none
 };
 
@@ -65,15 +42,15 @@ class Kinds {
 public:
     Kinds(const std::vector<Layout>& layouts,
           double fixed_seconds,
-          const std::vector<Slot>& slots,
+          const std::vector<Pattern>& patterns,
           double makespan);
 
     std::size_t size() const { return kinds_.size(); }
     const Kind& kind(std::size_t index) const { return kinds_[index]; }
     const Layout& layout(std::size_t index) const { return layouts_[kinds_[index].layout]; }
-    // The kind of a layout in a slot.
-    std::size_t find(std::size_t slot, std::size_t layout) const {
-        return slot * layouts_.size() + layout;
+    // The kind of a layout at a place.
+    std::size_t find(std::size_t place, std::size_t layout) const {
+        return place * layouts_.size() + layout;
     }
 
     bool holds(std::size_t index, const Size& size) const;
@@ -81,7 +58,14 @@ public:
     double rank_seconds(std::size_t index, const Size& size) const;
 
 private:
+    double room_seconds(const Pattern& pattern, Role role, const Layout& layout) const;
+    // Of the anchor that is in every micro-batch of the kind; nullptr: any may be in it.
+    const Size* anchor(std::size_t index) const;
+
     const std::vector<Layout>& layouts_;
+    const std::vector<Pattern>& patterns_;
+    double fixed_seconds_;
+    double makespan_;
     std::vector<Kind> kinds_;
 };
 

@@ -58,54 +58,52 @@ private:
 
 }  // namespace
 
-// Columns: prices, then open and work of every slot (work in units of 1 / T), then those of kinds.
-// Rows: one or two a slot, then those of kinds (their rights) and rules as they come.
+// Columns: prices, then open and work of every place (work in units of 1 / T), then those of kinds.
+// Rows: the corners of patterns, then those of kinds (their rights) and rules as they come.
 struct PriceProgram::Solver {
     ClpSimplex model;
     bool has_basis = false;
 };
 
 PriceProgram::PriceProgram(const Kinds& kinds,
-                           const std::vector<Slot>& slots,
+                           const std::vector<Pattern>& patterns,
                            double fixed_seconds,
                            double makespan,
                            const Priced& priced)
     : kinds_(kinds),
       priced_(priced),
       makespan_(makespan),
-      num_slots_(slots.size()),
+      num_places_(kRoles * patterns.size()),
       solver_(std::make_unique<Solver>()) {
     ClpSimplex& model = solver_->model;
     model.setLogLevel(0);
     model.setMaximumIterations(kMostIterations);
     model.setOptimizationDirection(-1);
     const auto num_prices = static_cast<int>(priced.lengths.tokens.size());
-    model.resize(0, num_prices + 2 * static_cast<int>(num_slots_));
+    model.resize(0, num_prices + 2 * static_cast<int>(num_places_));
     for (int length = 0; length < num_prices; ++length) {
         model.setObjectiveCoefficient(length,
                                       priced.lengths.counts[static_cast<std::size_t>(length)]);
     }
-    const double fixed_part = fixed_seconds / makespan;
     Entries rows;
     std::vector<double> most;
-    for (std::size_t slot = 0; slot < num_slots_; ++slot) {
-        const int open = num_prices + 2 * static_cast<int>(slot);
-        const int work = open + 1;
-        const double count = slots[slot].count;
-        rows.begin();
-        rows.add(open, count);
-        rows.add(work, std::max(0.0, 1 - count * fixed_part));
-        most.push_back(1);
-        if (slots[slot].stands_for_fewer) {  // opening earns at least what it takes
+    for (std::size_t pattern = 0; pattern < patterns.size(); ++pattern) {
+        const int anchor = num_prices + 2 * static_cast<int>(place_of(pattern, kAnchor));
+        const int other = num_prices + 2 * static_cast<int>(place_of(pattern, kOther));
+        for (const auto& [others, seconds] : corners(patterns[pattern], fixed_seconds, makespan)) {
             rows.begin();
-            rows.add(open, -1);
-            rows.add(work, fixed_part);
-            most.push_back(0);
+            if (patterns[pattern].anchor) {
+                rows.add(anchor, 1);
+                rows.add(anchor + 1, std::max(0.0, seconds - fixed_seconds) / makespan);
+            }
+            rows.add(other, others);
+            rows.add(other + 1,
+                     std::max(0.0, makespan - seconds - others * fixed_seconds) / makespan);
+            most.push_back(1);
         }
-        if (slots[slot].stands_for_more) {  // at most
-            rows.begin();
-            rows.add(open, 1);
-            rows.add(work, -fixed_part);
+        if (fixed_seconds <= 0 && patterns[pattern].stands_for_more) {
+            rows.begin();  // any number of micro-batches: opening one earns nothing
+            rows.add(other, 1);
             most.push_back(0);
         }
     }
@@ -128,7 +126,7 @@ void PriceProgram::add_columns(const std::vector<Rule>& rules) {
         place->second.first_part = model.numberColumns() + parts.count();
         place->second.right_row = model.numberRows() + rows.count();
         const Layout& layout = kinds_.layout(index);
-        const int open = num_prices + 2 * static_cast<int>(kinds_.kind(index).slot);
+        const int open = num_prices + 2 * static_cast<int>(kinds_.kind(index).place);
         rows.begin();
         rows.add(open, -layout.degree);
         rows.add(open + 1, -layout.degree * layout.extra_seconds / makespan_);
@@ -170,7 +168,7 @@ void PriceProgram::add(const std::vector<Rule>& rules) {
         const Columns& columns = columns_.at(index);
         rows.begin();
         rows.add(static_cast<int>(length), 1);
-        rows.add(num_prices + 2 * static_cast<int>(kinds_.kind(index).slot) + 1,
+        rows.add(num_prices + 2 * static_cast<int>(kinds_.kind(index).place) + 1,
                  -kinds_.rank_seconds(index, size) / makespan_);
         const Shares shares = kinds_.shares(index, size);
         for (std::size_t part = 0; part < Shares::kCount; ++part) {
@@ -185,10 +183,13 @@ void PriceProgram::add(const std::vector<Rule>& rules) {
 
 bool PriceProgram::solve() {
     ClpSimplex& model = solver_->model;
-    if (!solver_->has_basis) {
-        model.primal();
-    } else {
+    if (solver_->has_basis) {
         model.dual();
+    }
+    // What is optimal only as the solver has scaled it may be far from it: then from the start,
+    // with presolve, which hardly ever ends so.
+    if (!solver_->has_basis || model.secondaryStatus() != 0) {
+        model.initialPrimalSolve();
     }
     solver_->has_basis = true;
     return model.isProvenOptimal();
@@ -207,9 +208,9 @@ Multipliers PriceProgram::multipliers() const {
     const auto at = [values](std::size_t column) { return std::max(0.0, values[column]); };
     Multipliers multipliers;
     const std::size_t num_prices = priced_.lengths.tokens.size();
-    for (std::size_t slot = 0; slot < num_slots_; ++slot) {
-        multipliers.open.push_back(at(num_prices + 2 * slot));
-        multipliers.work.push_back(at(num_prices + 2 * slot + 1) / makespan_);
+    for (std::size_t place = 0; place < num_places_; ++place) {
+        multipliers.open.push_back(at(num_prices + 2 * place));
+        multipliers.work.push_back(at(num_prices + 2 * place + 1) / makespan_);
     }
     for (const auto& [index, columns] : columns_) {
         RightShares& right = multipliers.rights[index];

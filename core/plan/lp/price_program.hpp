@@ -1,12 +1,14 @@
 // The linear program of the LP bound, and its certificate. Written down lazily: a rule that no
 // price comes near need not be in it.
 //
-// Variables, for a makespan T and ranks that may run n micro-batches (a slot each):
-//   price of each length; lam_n, mu_n: what a rank earns for opening a micro-batch and for a second
-//   of work, n lam_n + (T - n fixed) mu_n <= 1;
-//   for a kind (n, p, k): how the right to open one, p lam_n + p extra mu_n, is shared by its
+// Variables, for a makespan T and patterns of ranks (two places each: the anchor's micro-batch, if
+// there is one, and the others):
+//   price of each length; lam, mu of each place: what a rank earns for opening a micro-batch there
+//   and for a second of work in it. With the anchor's for s seconds and n others, a rank earns
+//   lam_a + (s - fixed) mu_a + n lam + (T - s - n fixed) mu <= 1;
+//   for a kind (place, p, k): how the right to open one, p lam + p extra mu, is shared by its
 //   sequences: by the parts of `Shares` and, for the longest lengths, as a part of their own.
-// Rules: price(l) <= mu_n rank_seconds(l) + what l pays of the right, for each kind that holds l.
+// Rules: price(l) <= mu rank_seconds(l) + what l pays of the right, for each kind that holds l.
 // Greatest: the sum of all prices.
 #pragma once
 
@@ -28,8 +30,8 @@ struct RightShares {
 };
 
 struct Multipliers {
-    std::vector<double> open;                   // lam of every slot
-    std::vector<double> work;                   // mu of every slot, a second
+    std::vector<double> open;                   // lam of every place
+    std::vector<double> work;                   // mu of every place, a second
     std::map<std::size_t, RightShares> rights;  // by kind; others share by tokens or by time
 };
 
@@ -45,7 +47,7 @@ using Rule = std::pair<std::size_t, std::size_t>;  // kind, length
 class PriceProgram {
 public:
     PriceProgram(const Kinds& kinds,
-                 const std::vector<Slot>& slots,
+                 const std::vector<Pattern>& patterns,
                  double fixed_seconds,
                  double makespan,
                  const Priced& priced);
@@ -70,7 +72,7 @@ private:
     const Kinds& kinds_;
     const Priced& priced_;
     double makespan_;
-    std::size_t num_slots_;
+    std::size_t num_places_;
     std::unique_ptr<Solver> solver_;
     std::map<std::size_t, Columns> columns_;
     std::map<Rule, int> rules_;
@@ -84,11 +86,11 @@ struct Certificate {
         std::size_t kind = 0;  // where the price is finite
     };
     double total = 0;                        // of the prices of all sequences
-    std::vector<std::vector<Price>> prices;  // by slot, then length: of its cheapest kind there
+    std::vector<std::vector<Price>> prices;  // by place, then length: of its cheapest kind there
 };
 
 Certificate certify(const Kinds& kinds,
-                    const std::vector<Slot>& slots,
+                    const std::vector<Pattern>& patterns,
                     double fixed_seconds,
                     double makespan,
                     const Lengths& lengths,
