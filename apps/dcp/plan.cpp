@@ -3,7 +3,6 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,8 +12,7 @@
 
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/cost_choice.hpp"
-#include "apps/dcp/data_commands.hpp"
-#include "apps/dcp/plan_input.hpp"
+#include "apps/dcp/plan_options.hpp"
 #include "apps/dcp/plan_report.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
@@ -48,33 +46,8 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan.)";
 
-constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
-constexpr std::int64_t kMostBatches = 1'000'000;
-constexpr std::int64_t kMostSequences = std::int64_t{1} << 26;
-
-struct Options {
-    BatchOptions batch;
-    std::string cost;
-    std::string model;
-    std::optional<int> ranks;
-    std::optional<int> ranks_per_node;
-    std::string planner = "dcp";
-    std::string effort = "background";
-    std::string bound = "slots";
-    std::vector<std::string> compare;
-    std::string degrees;
-    std::string recompute;
-    std::string memory_budget;
-    std::vector<double> rank_speeds;
-    std::string step_mode = "independent";
-    std::string batch_mode = "fixed";
-    std::string json;
-    std::string trace;
-    std::string check;
-};
-
 // Everything but the sequences.
-plan::Problem problem_of(const Options& options, const CostChoice& choice, int ranks) {
+plan::Problem problem_of(const PlanOptions& options, const CostChoice& choice, int ranks) {
     plan::Problem problem =
         train::planning_problem(choice.cost(ranks, options.ranks_per_node), ranks);
     if (!options.degrees.empty()) {
@@ -100,7 +73,7 @@ plan::Problem problem_of(const Options& options, const CostChoice& choice, int r
 }
 
 // Checks every plan of a file; PlanError at the first that breaks a promise.
-void check_file(const Options& options, const CostChoice& choice) {
+void check_file(const PlanOptions& options, const CostChoice& choice) {
     std::ifstream file(options.check);
     if (!file) {
         throw DataError(fmt::format("{}: no such file, or it cannot be read", options.check));
@@ -114,7 +87,7 @@ void check_file(const Options& options, const CostChoice& choice) {
         }
         try {
             const plan::PlanFile read = plan::from_json(line);
-            Options here = options;
+            PlanOptions here = options;
             here.ranks_per_node = read.ranks_per_node;
             plan::Problem problem = problem_of(here, choice, read.ranks);
             problem.sequences = read.sequences;
@@ -137,7 +110,7 @@ void check_file(const Options& options, const CostChoice& choice) {
     fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, name);
 }
 
-double bound_seconds(const plan::Problem& problem, const Options& options) {
+double bound_seconds(const plan::Problem& problem, const PlanOptions& options) {
     return options.bound == "lp" ? plan::lp::lower_bound_seconds(problem)
                                  : plan::lower_bounds(problem).best_seconds();
 }
@@ -145,7 +118,7 @@ double bound_seconds(const plan::Problem& problem, const Options& options) {
 PlanRecord planned(const plan::Problem& problem,
                    const std::string& planner,
                    std::int64_t batch,
-                   const Options& options,
+                   const PlanOptions& options,
                    double bound_seconds) {
     using Clock = std::chrono::steady_clock;
     const std::unique_ptr<plan::Planner> maker = plan::make_planner(
@@ -196,7 +169,7 @@ std::int64_t longest_tokens(const std::vector<std::vector<plan::Sequence>>& batc
 std::vector<PlanRecord> plan_fixed_batches(plan::Problem problem,
                                            const CostChoice& choice,
                                            const std::vector<std::string>& planners,
-                                           const Options& options) {
+                                           const PlanOptions& options) {
     std::vector<PlanRecord> records;
     std::int64_t number = 0;
     const auto batches = plan_batches(options.batch);
@@ -218,7 +191,7 @@ std::vector<PlanRecord> plan_fixed_batches(plan::Problem problem,
 std::vector<PlanRecord> plan_elastic_batches(plan::Problem problem,
                                              const CostChoice& choice,
                                              const std::vector<std::string>& planners,
-                                             const Options& options) {
+                                             const PlanOptions& options) {
     if (!options.batch.batch_sequences) {
         throw ConfigError("--batch-mode elastic needs --batch-sequences B");
     }
@@ -255,7 +228,7 @@ std::vector<PlanRecord> plan_elastic_batches(plan::Problem problem,
     return records;
 }
 
-std::string json_lines(const std::vector<PlanRecord>& records, const Options& options) {
+std::string json_lines(const std::vector<PlanRecord>& records, const PlanOptions& options) {
     std::string lines;
     for (const PlanRecord& record : records) {
         lines += plan::to_json(record.problem, record.plan,
@@ -270,31 +243,13 @@ std::string json_lines(const std::vector<PlanRecord>& records, const Options& op
     return lines;
 }
 
-void require_at_most(const char* option, std::int64_t value, std::int64_t most) {
-    if (value > most) {
-        throw ConfigError(fmt::format("{} {}: must be at most {}", option, value, most));
-    }
-}
-
-void run(const Options& options) {
+void run(const PlanOptions& options) {
     const CostChoice choice(options.cost, options.model);
     if (!options.check.empty()) {
         check_file(options, choice);
         return;
     }
-    require_positive("--ranks", options.ranks);
-    require_positive("--ranks-per-node", options.ranks_per_node);
-    require_positive("--batch-sequences", options.batch.batch_sequences);
-    require_positive("--batch-tokens", options.batch.batch_tokens);
-    require_positive("--batches", options.batch.batches);
-    require_positive("--max-tokens", options.batch.max_tokens);
-    require_at_most("--ranks", options.ranks.value(), kMostRanks);
-    require_at_most("--batches", options.batch.batches, kMostBatches);
-    require_at_most("--batch-sequences", options.batch.batch_sequences.value_or(1),
-                    lengths::kMostBatchSequences);
-    require_at_most("--batches x --batch-sequences",
-                    options.batch.batches * options.batch.batch_sequences.value_or(1),
-                    kMostSequences);
+    check_limits(options);
     plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;
@@ -316,142 +271,12 @@ void run(const Options& options) {
     }
 }
 
-void add_batch_options(CLI::App& command, Options& options) {
-    CLI::Option* lengths =
-        command.add_option("--lengths", options.batch.lengths,
-                           "Sequence lengths, one a line (`dcp data lengths` writes such a\n"
-                           "file); without a batch size the whole file is one batch");
-    lengths->type_name("FILE");
-    CLI::Option* dataset = command.add_option("--dataset", options.batch.dataset,
-                                              "Lengths of a dataset's documents instead");
-    dataset->type_name("PREFIX")->excludes(lengths);
-    command
-        .add_option("--distribution", options.batch.distribution,
-                    "Draw lengths from a distribution instead: wikipedia, short,\n"
-                    "lognormal:mean=2000, ... (`dcp data sample --help` lists them)")
-        ->type_name("NAME")
-        ->excludes(lengths)
-        ->excludes(dataset);
-    CLI::Option* sequences = command.add_option("--batch-sequences", options.batch.batch_sequences,
-                                                "Sequences of a batch");
-    sequences->type_name("B");
-    command
-        .add_option("--batch-tokens", options.batch.batch_tokens,
-                    "Tokens of a batch at most, instead")
-        ->type_name("T")
-        ->excludes(sequences);
-    command.add_option("--batches", options.batch.batches, "How many batches (1)")->type_name("K");
-    command.add_option("--seed", options.batch.seed, "Of the draw and of planners that draw (0)")
-        ->type_name("S")
-        ->check(CLI::Validator(
-            [](const std::string& text) {
-                return std::string(text.starts_with('-') ? "must be a whole number from 0" : "");
-            },
-            "", "seed"));
-    command.add_option("--max-tokens", options.batch.max_tokens, "Split longer sequences")
-        ->type_name("L");
-    CLI::Option* check = command.add_option("--check", options.check,
-                                            "Check the plans of a --json file instead of planning");
-    check->type_name("FILE")->excludes(lengths)->excludes(dataset);
-}
-
-void add_plan_options(CLI::App& command, Options& options) {
-    command
-        .add_option("--cost", options.cost,
-                    "Cost model: constants (dcp-cost-1), a profile (dcp-profile-1)\n"
-                    "or a cluster (dcp-cluster-1, with --model)")
-        ->type_name("FILE")
-        ->required();
-    command
-        .add_option("--model", options.model,
-                    "The model that a cluster is to train: a configuration")
-        ->type_name("CONFIG");
-    command.add_option("--ranks", options.ranks, "Ranks of the cluster")->type_name("N");
-    command
-        .add_option("--ranks-per-node", options.ranks_per_node,
-                    "Ranks of a node (what the cost file says)")
-        ->type_name("M");
-    CLI::Option* planner =
-        command.add_option("--planner", options.planner, "The planner to use (dcp)");
-    planner->type_name("NAME");
-    command.add_option("--compare", options.compare, "Several planners, side by side")
-        ->type_name("A,B,...")
-        ->delimiter(',')
-        ->excludes(planner);
-    command
-        .add_option("--effort", options.effort,
-                    "How long the planner dcp may search: fast or background\n"
-                    "(background)")
-        ->type_name("fast|background")
-        ->check(CLI::IsMember({"fast", "background"}));
-    command
-        .add_option("--bound", options.bound,
-                    "The lower bound to report: slots (milliseconds), or lp\n"
-                    "(stronger, seconds a batch) (slots)")
-        ->type_name("slots|lp")
-        ->check(CLI::IsMember({"slots", "lp"}));
-    command
-        .add_option("--degrees", options.degrees,
-                    "Allowed SP degrees: any, pow2, or a list such as 1,2,4\n"
-                    "(what the cost file says)")
-        ->type_name("LIST");
-    command
-        .add_option("--recompute", options.recompute,
-                    "Whether layers may recompute activations: yes or no (what the\n"
-                    "cost file says)")
-        ->type_name("yes|no")
-        ->check(CLI::IsMember({"yes", "no"}));
-    command
-        .add_option("--memory-budget", options.memory_budget,
-                    "Bytes of a rank, such as 12GiB (what the cost file says)")
-        ->type_name("BYTES");
-    command
-        .add_option("--rank-speed", options.rank_speeds,
-                    "Speed of every rank, 1 = what the cost model says: computation\n"
-                    "takes as long as the slowest rank of a group needs")
-        ->type_name("S,S,...")
-        ->delimiter(',');
-    command
-        .add_option("--step-mode", options.step_mode,
-                    "independent; rounds: all ranks take equally many steps together\n"
-                    "(fully sharded parameters); rounds-one-depth: and recompute alike\n"
-                    "in a round (independent)")
-        ->type_name("MODE")
-        ->check(CLI::IsMember({"independent", "rounds", "rounds-one-depth"}));
-    command
-        .add_option("--batch-mode", options.batch_mode,
-                    "fixed; elastic: time that ranks have left is filled with the\n"
-                    "sequences that come next, as many as find room (fixed)")
-        ->type_name("fixed|elastic")
-        ->check(CLI::IsMember({"fixed", "elastic"}));
-    command.add_option("--json", options.json, "Write every plan as a line of dcp-plan-1")
-        ->type_name("FILE");
-    command.add_option("--trace", options.trace, "Write the schedules for ui.perfetto.dev")
-        ->type_name("FILE");
-}
-
-void require_what_to_plan(const Options& options) {
-    if (!options.check.empty()) {
-        return;
-    }
-    if (options.batch.lengths.empty() && options.batch.dataset.empty() &&
-        options.batch.distribution.empty()) {
-        throw ConfigError(
-            "dcp plan needs --lengths FILE, --dataset PREFIX or --distribution NAME (or --check "
-            "FILE)");
-    }
-    if (!options.ranks) {
-        throw ConfigError("dcp plan needs --ranks N");
-    }
-}
-
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<PlanOptions>();
     CLI::App* command = app.add_subcommand("plan", kDescription);
-    add_batch_options(*command, *options);
-    add_plan_options(*command, *options);
+    add_options(*command, *options);
     command->footer(kExamples);
     command->callback([options] {
         require_what_to_plan(*options);

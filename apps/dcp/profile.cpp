@@ -7,7 +7,6 @@
 
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/ranks.hpp"
-#include "core/config/reader.hpp"
 #include "core/train/trainer.hpp"
 
 namespace dcp {
@@ -38,11 +37,8 @@ struct Arguments {
 
 void run(const Arguments& arguments) {
     run_in_world([&](const train::World& world) {
-        config::Reading reading;
-        Queue control = Queue::cpu(1);
-        train::run_on_all(control, world, [&] {
-            reading = config::read_config(arguments.config, arguments.overrides);
-        });
+        const config::Reading reading =
+            read_config_on_all(world, arguments.config, arguments.overrides);
         train::run_profile(reading.config, world, arguments.out);
     });
 }

@@ -34,4 +34,13 @@ void run_in_world(const std::function<void(const train::World&)>& action) {
     }
 }
 
+config::Reading read_config_on_all(const train::World& world,
+                                   const std::string& path,
+                                   const std::vector<std::string>& overrides) {
+    config::Reading reading;
+    Queue control = Queue::cpu(1);
+    train::run_on_all(control, world, [&] { reading = config::read_config(path, overrides); });
+    return reading;
+}
+
 }  // namespace dcp

@@ -42,11 +42,8 @@ struct Arguments {
 
 void run(const Arguments& arguments) {
     run_in_world([&](const train::World& world) {
-        config::Reading reading;
-        Queue control = Queue::cpu(1);
-        train::run_on_all(control, world, [&] {
-            reading = config::read_config(arguments.config, arguments.overrides);
-        });
+        const config::Reading reading =
+            read_config_on_all(world, arguments.config, arguments.overrides);
         if (arguments.print_config) {
             if (world.is_first()) {
                 fmt::print("{}", config::print(reading.config, reading.provenance));

@@ -86,15 +86,10 @@ double StepMemory::planned_bytes(std::int64_t T, std::int64_t recompute_layers) 
     return bytes.fixed + bytes.per_token * static_cast<double>(T);
 }
 
-bool StepMemory::are_shared() const {
-    return std::any_of(strategies_.begin(), strategies_.end(),
-                       [](const auto& one) { return one.degree() > 1; });
-}
-
-// Allocations are padded, workspaces do not grow evenly, and where tokens are shared and do not
-// divide a rank has up to two more than its share.
+// Allocations are padded, workspaces do not grow evenly, and where tokens do not divide a rank has
+// up to two more than its share.
 DepthBytes StepMemory::line(std::int64_t rank_tokens, std::int64_t recompute_layers) const {
-    const double more_tokens = are_shared() ? 2 : 0;
+    constexpr double kMoreTokens = 2;
     const auto bytes = [&](std::int64_t T) {
         return static_cast<double>(most_bytes(T, recompute_layers));
     };
@@ -103,7 +98,7 @@ DepthBytes StepMemory::line(std::int64_t rank_tokens, std::int64_t recompute_lay
     for (std::int64_t T = 0; T <= rank_tokens; T = T < 16 ? T + 1 : T + T / 16) {
         fixed = std::max(fixed, bytes(T) - slope * static_cast<double>(T));
     }
-    return {.fixed = fixed + more_tokens * slope, .per_token = slope};
+    return {.fixed = fixed + kMoreTokens * slope, .per_token = slope};
 }
 
 // Peak bytes over the depth are a straight line but for its two ends: a layer more that recomputes

@@ -57,7 +57,6 @@ public:
 
 private:
     double planned_bytes(std::int64_t T, std::int64_t recompute_layers) const;
-    bool are_shared() const;
     DepthBytes line(std::int64_t rank_tokens, std::int64_t recompute_layers) const;
 
     const Queue& queue_;

@@ -136,17 +136,8 @@ TEST_CASE("in bf16 they agree as far as its rounding allows") {
 
 TEST_CASE("lengths that are awkward to share: 698 and 2999 tokens, one token against 1000") {
     const DatasetFolder folder;
-    test::MegatronFiles files;
-    std::vector<std::vector<std::int64_t>> documents;
-    const CounterRng rng(1, "documents", 0);
-    std::uint64_t element = 0;
-    for (const std::int64_t pairs : {698, 2999, 1, 1000, 7, 3, 5}) {
-        documents.emplace_back();
-        for (std::int64_t i = 0; i <= pairs; ++i) {
-            documents.back().push_back(static_cast<std::int64_t>(rng.word(element++) % kVocab));
-        }
-    }
-    test::documents_of(documents).write(folder / "text");
+    test::documents_of(test::random_documents({699, 3000, 2, 1001, 8, 4, 6}, kVocab))
+        .write(folder / "text");
     auto config = small_config(folder / "text");
     config.data.max_tokens = 4096;
     config.batch.micro_batch_tokens = 8192;
@@ -221,39 +212,6 @@ TEST_CASE("where memory is short plans share and recompute, within the budget") 
     }
     INFO(config.planner.name);
     CHECK(recomputing > 0);
-}
-
-TEST_CASE("a profile is the same on all ranks, and leaves training as it is") {
-    const DatasetFolder folder;
-    write_documents(folder / "text", 200);
-    auto config = small_config(folder / "text");
-    config.planner.name = "dcp";
-    Ranks ranks;
-    train::Trainer measured(config, ranks.world());
-    train::Trainer plain(config, ranks.world());
-    const std::int64_t held = measured.arena().current_bytes();
-    train::ProfileSource& source = measured.measure_profile();
-    CHECK(measured.arena().current_bytes() == held);
-    std::set<int> degrees;
-    for (const plan::ProfilePoint& point : source.profile().points) {
-        degrees.insert(point.strategy.degree());
-        CHECK(point.forward_seconds > 0);
-        CHECK(point.backward_seconds > 0);
-    }
-    CHECK(static_cast<int>(degrees.size()) == ranks.size());
-    // A point between two iterations, where there was none.
-    const profile::Request request{.tokens = 77, .sequences = 2};
-    const std::size_t before = source.profile().points.size();
-    source.extend(std::span(&request, 1));
-    REQUIRE(source.profile().points.size() == before + 1);
-    CHECK(source.profile().points.back().tokens == 77);
-    source.extend(std::span(&request, 1));
-    CHECK(source.profile().points.size() == before + 1);
-    const std::string text = plan::to_json(source.profile());
-    const auto hashes = comm::all_gather_value(ranks.queue, *ranks.all,
-                                               comm::hash_bytes(std::as_bytes(std::span(text))));
-    CHECK(std::ranges::count(hashes, hashes.front()) == ranks.size());
-    CHECK(measured.run_iteration(1).loss == Approx(plain.run_iteration(1).loss).epsilon(1e-5));
 }
 
 TEST_CASE("what steps cost is measured, alike on all ranks, and leaves training as it is") {

@@ -43,16 +43,7 @@ inline void write_documents(const std::string& prefix, std::int64_t longest) {
         const double u = std::pow(lengths.uniform(i), 4);
         tokens.push_back(2 + static_cast<std::int64_t>(u * static_cast<double>(longest - 1)));
     }
-    const CounterRng rng(1, "documents", 0);
-    std::uint64_t element = 0;
-    std::vector<std::vector<std::int64_t>> documents;
-    for (const std::int64_t count : tokens) {
-        documents.emplace_back();
-        for (std::int64_t i = 0; i < count; ++i) {
-            documents.back().push_back(static_cast<std::int64_t>(rng.word(element++) % kVocab));
-        }
-    }
-    documents_of(documents).write(prefix);
+    documents_of(random_documents(tokens, kVocab)).write(prefix);
 }
 
 inline config::Config small_config(const std::string& prefix) {

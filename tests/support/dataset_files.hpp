@@ -12,6 +12,8 @@
 
 #include <unistd.h>
 
+#include "core/base/rng.hpp"
+
 namespace dcp::test {
 
 // A folder of its own, removed at the end.
@@ -132,6 +134,22 @@ inline MegatronFiles documents_of(std::vector<std::vector<std::int64_t>> sequenc
         files.documents.push_back(i);
     }
     return files;
+}
+
+// Documents of these many tokens below `vocab`, drawn at random; always the same.
+inline std::vector<std::vector<std::int64_t>> random_documents(
+    const std::vector<std::int64_t>& lengths, std::int64_t vocab) {
+    const CounterRng rng(1, "documents", 0);
+    std::uint64_t element = 0;
+    std::vector<std::vector<std::int64_t>> documents;
+    for (const std::int64_t length : lengths) {
+        documents.emplace_back();
+        for (std::int64_t i = 0; i < length; ++i) {
+            documents.back().push_back(
+                static_cast<std::int64_t>(rng.word(element++) % static_cast<std::uint64_t>(vocab)));
+        }
+    }
+    return documents;
 }
 
 // Documents of these many tokens, which count up through the whole dataset.

@@ -1,4 +1,4 @@
-// The profiler, but for the ranks it runs on (tests/mpi/test_train_ranks.cpp): what it measures,
+// The profiler, but for the ranks it runs on (tests/mpi/test_train_profile.cpp): what it measures,
 // how it judges samples, by what profiles are known and where they are kept.
 #include <cstdlib>
 #include <filesystem>

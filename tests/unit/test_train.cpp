@@ -30,18 +30,8 @@ namespace {
 
 constexpr std::int64_t kVocab = 31;
 
-// Documents of the given lengths in tokens, random tokens.
 void write_documents(const std::string& prefix, const std::vector<std::int64_t>& lengths) {
-    const CounterRng rng(1, "documents", 0);
-    std::uint64_t element = 0;
-    std::vector<std::vector<std::int64_t>> documents;
-    for (const std::int64_t length : lengths) {
-        documents.emplace_back();
-        for (std::int64_t i = 0; i < length; ++i) {
-            documents.back().push_back(static_cast<std::int64_t>(rng.word(element++) % kVocab));
-        }
-    }
-    test::documents_of(documents).write(prefix);
+    test::documents_of(test::random_documents(lengths, kVocab)).write(prefix);
 }
 
 // Skewed: most short, some long.
