@@ -151,8 +151,21 @@ void check_problem(const Problem& problem) {
         }
         last = degree;
     }
+    Load all;
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
         check_sequence(i, problem.sequences[i]);
+        all += load_of(problem.sequences[i]);
+    }
+    for (const int degree : problem.degrees) {  // the largest micro-batch there could be
+        const Strategy strategy = preferred_strategy(degree, problem.heads);
+        const double seconds = problem.cost->cost(all, strategy, 0).seconds();
+        require(
+            !std::isnan(seconds) &&
+                (std::isfinite(seconds) ||
+                 !std::isfinite(problem.cost->cost({1, 1}, strategy, 0).seconds())),
+            fmt::format("{} tokens on {} rank{} take {} seconds by the cost model: its constants "
+                        "are too large",
+                        all.tokens, degree, degree == 1 ? "" : "s", seconds));
     }
     require(std::isfinite(problem.memory_budget_bytes) && problem.memory_budget_bytes > 0,
             "the memory budget must be positive");

@@ -73,9 +73,13 @@ Budget fast_budget() {
 
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
 constexpr std::size_t kFewSequences = 128;
+// On few ranks the best number of micro-batches is what matters most.
+constexpr int kFewRanks = 8;
+constexpr std::size_t kMostOnFewRanks = 512;
 
 // `share`: of the moves, where a problem is one piece of a larger one; 1: it is the whole.
-Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
+Budget budget_of(Effort effort, const Problem& problem, double share) {
+    const std::size_t num_sequences = problem.sequences.size();
     Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
     if (effort == Effort::kFast && num_sequences < kFewSequences) {
         budget = Budget{.targets = kFewTargets,
@@ -84,6 +88,13 @@ Budget budget_of(Effort effort, std::size_t num_sequences, double share) {
                         .finalists = 2,
                         .moves_a_sequence = 20,
                         .final_moves_a_sequence = 100};
+    }
+    if (effort == Effort::kFast && share == 1 && problem.topology.ranks <= kFewRanks &&
+        num_sequences >= kFewSequences && num_sequences < kMostOnFewRanks) {
+        budget.most_packs = 2;
+        budget.kept = 2;
+        budget.finalists = 2;
+        budget.final_moves_a_sequence = 40;
     }
     if (effort == Effort::kBackground && num_sequences < kFewSequences) {
         budget.arrange_moves_a_sequence *= 3;
@@ -378,15 +389,15 @@ Plan search(const Problem& problem, Effort effort, double bound_seconds) {
     const MicroCosts costs(problem);
     const std::vector<Piece> pieces = split(problem, costs, bound_seconds);
     if (pieces.size() < 2) {
-        Search whole(problem, costs, budget_of(effort, problem.sequences.size(), 1), bound_seconds);
+        Search whole(problem, costs, budget_of(effort, problem, 1), bound_seconds);
         return predicted(problem, whole.run().steps());
     }
     const double share = std::min(0.99, 2.0 / static_cast<double>(pieces.size()));
     Draft draft(problem, costs);
     for (const Piece& piece : pieces) {
         const MicroCosts own_costs(costs, piece.problem.degrees);
-        Search search(piece.problem, own_costs,
-                      budget_of(effort, piece.problem.sequences.size(), share), bound_seconds);
+        Search search(piece.problem, own_costs, budget_of(effort, piece.problem, share),
+                      bound_seconds);
         open_whole(piece, search.run(), draft);
     }
     return predicted(problem, levelled(std::move(draft), effort, bound_seconds).steps());

@@ -273,6 +273,9 @@ void LayerProfiler::add_bytes(plan::ProfilePoint& point) const {
         point.working_bytes =
             std::max(point.working_bytes, static_cast<double>(all - 2 * x) - kept);
     }
+    // Tensors fill whole lines of the arena, between measured points more than on a straight line.
+    const std::int64_t tensors = 8 * config.layers + 16;
+    point.working_bytes += static_cast<double>(tensors * Arena::kAlignmentBytes);
 }
 
 std::vector<Measurement> LayerProfiler::measure(std::span<const Request> requests,

@@ -232,6 +232,11 @@ TEST_CASE("a problem without sense is refused", "[unit][plan]") {
     };
     CHECK_NOTHROW(check_problem(small_problem()));
     refuses([](Problem& p) { p.cost = nullptr; });
+    refuses([](Problem& p) {
+        ClosedFormConstants constants = test::round_constants();
+        constants.squared_token_seconds = 1e305;
+        p.cost = std::make_shared<ClosedForm>(constants);
+    });
     refuses([](Problem& p) { p.topology.ranks = 0; });
     refuses([](Problem& p) { p.topology.ranks_per_node = 0; });
     refuses([](Problem& p) { p.topology.speeds = {1}; });
