@@ -114,7 +114,9 @@ void CostLearner::learn(const plan::Problem& problem, IterationReport& report) {
 void CostLearner::learn_from(const plan::Problem& problem, const IterationReport& report) {
     plan::Problem given = problem;
     given.cost = correction_.corrected(problem.cost, true);
-    speeds_.learn(compute_samples(given, report));
+    if (learns_speeds_) {
+        speeds_.learn(compute_samples(given, report));
+    }
     scale_speeds(given, speeds_.speeds());
     correction_.learn(*problem.cost, step_samples(given, report));
 }

@@ -22,6 +22,9 @@ public:
     // where there are some, say.
     void start(std::vector<double> slowness, const std::vector<double>& speeds);
 
+    // Seconds of a rank say nothing of its speed: it takes turns with others.
+    void ignore_rank_speeds() { learns_speeds_ = false; }
+
     // `problem` of the iteration without corrections: the model and the speeds as they were given.
     // Adds to the report what they predict, and what has been learned with this iteration.
     void learn(const plan::Problem& problem, IterationReport& report);
@@ -36,6 +39,7 @@ private:
     void learn_from(const plan::Problem& problem, const IterationReport& report);
 
     bool corrects_;
+    bool learns_speeds_ = true;
     CostCorrection correction_;
     RankSpeeds speeds_;
 };

@@ -29,6 +29,9 @@ constexpr std::int64_t kFewestProfiledTokens = 2;
 }  // namespace
 
 void Trainer::measure_costs() {
+    if (share_processors(queue_, world_, machine_.threads)) {
+        plans_->set_processors_shared();
+    }
     const bool is_chosen =
         config_.profile != config::kAutoProfile && config_.profile != config::kNoProfile;
     if (!config_.planner.cost.empty()) {

@@ -5,7 +5,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "comm/control.hpp"
 #include "core/base/errors.hpp"
@@ -80,13 +79,7 @@ ProfileSource::ProfileSource(const ProfileSubject& subject)
                 subject_.groups,
                 ranks_per_node(subject_.world.topology)),
       key_(make_key()) {
-    double shares = static_cast<double>(subject_.machine.threads) * subject_.world.ranks_on_node >
-                            static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))
-                        ? 1
-                        : 0;
-    comm::all_reduce_values(subject_.queue, *subject_.world.all, std::span(&shares, 1),
-                            comm::ReduceOp::kMax);
-    shares_processors_ = shares > 0;
+    shares_processors_ = share_processors(subject_.queue, subject_.world, subject_.machine.threads);
     profiler_.set_recompute(subject_.recomputes);
 }
 
@@ -113,6 +106,15 @@ profile::GridLimits ProfileSource::limits() const {
             .rank_tokens = subject_.rank_tokens,
             .batch_tokens = subject_.batch_tokens,
             .longest_tokens = subject_.longest_tokens};
+}
+
+// A turn lasts some milliseconds, and a sample several turns.
+profile::Effort ProfileSource::effort() const {
+    profile::Effort effort;
+    if (shares_processors_) {
+        effort.sample_seconds = 0.04;
+    }
+    return effort;
 }
 
 // Where ranks take turns on a processor, what a small piece of work takes says nothing.
@@ -186,6 +188,7 @@ void ProfileSource::complete(double refine_seconds) {
              usable(known.empty() ? plan::ProfileReference{.tokens = std::min(kReferenceTokens,
                                                                               subject_.rank_tokens)}
                                   : profile_.reference),
+         .effort = effort(),
          .refine_seconds = refine_seconds,
          .progress = Progress(world.is_first())});
     num_left_out_ = result.num_left_out;
@@ -247,7 +250,10 @@ void ProfileSource::keep() {
 void ProfileSource::extend(std::span<const profile::Request> requests) {
     std::vector<plan::ProfilePoint> points;
     // Training waits.
-    const profile::Effort quick{.relative_error = 0.05, .least_samples = 2, .most_samples = 4};
+    profile::Effort quick = effort();
+    quick.relative_error = 0.05;
+    quick.least_samples = 2;
+    quick.most_samples = 4;
     for (const profile::Measurement& measured : profiler_.measure(requests, quick)) {
         points.push_back(measured.point);
     }

@@ -74,6 +74,7 @@ public:
 private:
     profile::Key make_key();
     profile::GridLimits limits() const;
+    profile::Effort effort() const;
     plan::ProfileReference usable(plan::ProfileReference reference) const;
     bool read();
     void complete(double refine_seconds);

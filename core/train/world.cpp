@@ -5,6 +5,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "comm/control.hpp"
 #include "comm/launch.hpp"
@@ -33,6 +34,13 @@ World LocalWorld::world() {
             .self = &self_,
             .groups = no_groups_.get(),
             .topology = comm::make_topology(std::span(&key, 1))};
+}
+
+bool share_processors(Queue& queue, const World& world, int threads) {
+    double missing = static_cast<double>(threads) * world.ranks_on_node -
+                     static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+    comm::all_reduce_values(queue, *world.all, std::span(&missing, 1), comm::ReduceOp::kMax);
+    return missing > 0;
 }
 
 int ranks_per_node(const comm::Topology& topology) {

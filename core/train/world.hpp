@@ -40,6 +40,10 @@ private:
 // node: plans then are right, and only their idea of which links are slow is not.
 int ranks_per_node(const comm::Topology& topology);
 
+// Whether some node has fewer processors than its ranks have threads, so that ranks take turns and
+// seconds tell of the others too. Collective, alike on all ranks.
+bool share_processors(Queue& queue, const World& world, int threads);
+
 // Runs `action` on every rank; it must not be collective itself. Where it throws on some ranks, all
 // throw alike: what the first of them had to say, with its exit code.
 void run_on_all(Queue& queue, const World& world, const std::function<void()>& action);
