@@ -198,8 +198,11 @@ def parse_options():
     parser.add_argument("--documents", type=int, default=3000)
     parser.add_argument("--iterations", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="of losses, relative")
+    parser.add_argument("--tolerance", type=float, help="of losses, relative; by default 1e-4 in fp32; "
+                        "in bf16, where a hard batch multiplies what sums round, 5e-3")
     options = parser.parse_args()
+    if options.tolerance is None:
+        options.tolerance = 5e-3 if options.dtype == "bf16" else 1e-4
     prepare(options)
     options.planners = options.planners.split(",")
     return options
