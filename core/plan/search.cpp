@@ -8,6 +8,7 @@
 #include "core/plan/arrange.hpp"
 #include "core/plan/construct.hpp"
 #include "core/plan/improve.hpp"
+#include "core/plan/search_budget.hpp"
 #include "core/plan/split.hpp"
 
 namespace dcp::plan {
@@ -21,112 +22,13 @@ constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 constexpr std::int64_t kLeastArrangeMoves = 300;
 constexpr std::int64_t kMostArrangeMoves = 200'000;
 
-// Targets over the bound, dense where good plans end.
-constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
-constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
-constexpr double kOneTarget[] = {1.03};
-constexpr double kFarTargets[] = {1.3, 3.0};  // where the bound says little
+// So far over the bound other targets are tried too.
 constexpr double kFar = 1.08;
-
-struct Start {                    // of an arrangement
-    bool fills_gangs = true;      // short sequences do, before anything is moved
-    bool nested_degrees = false;  // only degrees that nest
-};
-
-struct Budget {
-    std::span<const double> targets = kTargets;  // none: only arrangements, where they are possible
-    std::span<const double> far_targets;         // tried where the plan is far from the bound
-    std::vector<double> waste_shares = {0.0, 1.0};
-    std::vector<double> solo_shares = {1.0, 0.6};
-    std::vector<double> spare_shares = {0.0, 0.03};
-    std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
-    int most_packs = 2;
-    std::vector<Start> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
-    // Families of habits are tried where arrangements leave a plan so much over the bound; 0:
-    // always, and first.
-    double families_from = 0;
-    bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
-    std::int64_t arrange_moves_a_sequence = 400;
-    std::size_t kept = 5;       // drafts of each family that are improved a little
-    std::size_t finalists = 4;  // of those, drafts that are improved much
-    std::int64_t moves_a_sequence = 100;
-    std::int64_t final_moves_a_sequence = 1500;
-};
-
-Budget fast_budget() {
-    return {.targets = kOneTarget,
-            .far_targets = kFarTargets,
-            .waste_shares = {0.4},
-            .solo_shares = {1.0},
-            .spare_shares = {0.0},
-            .merge_shares = {0.85},
-            .most_packs = 1,
-            .arrangements = {{.fills_gangs = true}},
-            .families_from = 1.05,
-            .gangs_also_stay = false,
-            .arrange_moves_a_sequence = 1,
-            .kept = 1,
-            .finalists = 1,
-            .moves_a_sequence = 2,
-            .final_moves_a_sequence = 20};
-}
-
-// Small problems are done in milliseconds whatever is tried, and leave search the least room.
-constexpr std::size_t kFewSequences = 128;
-// On few ranks the best number of micro-batches is what matters most.
-constexpr int kFewRanks = 8;
-constexpr std::size_t kMostOnFewRanks = 512;
-
-// `share`: of the moves, where a problem is one piece of a larger one; 1: it is the whole.
-Budget budget_of(Effort effort, const Problem& problem, double share) {
-    const std::size_t num_sequences = problem.sequences.size();
-    Budget budget = effort == Effort::kFast ? fast_budget() : Budget{};
-    if (effort == Effort::kFast && num_sequences < kFewSequences) {
-        budget = Budget{.targets = kFewTargets,
-                        .arrange_moves_a_sequence = 20,
-                        .kept = 2,
-                        .finalists = 2,
-                        .moves_a_sequence = 20,
-                        .final_moves_a_sequence = 100};
-    }
-    if (effort == Effort::kFast && share == 1 && problem.topology.ranks <= kFewRanks &&
-        num_sequences >= kFewSequences && num_sequences < kMostOnFewRanks) {
-        budget.most_packs = 2;
-        budget.kept = 2;
-        budget.finalists = 2;
-        budget.final_moves_a_sequence = 40;
-    }
-    if (effort == Effort::kBackground && num_sequences < kFewSequences) {
-        budget.arrange_moves_a_sequence *= 3;
-        budget.kept = 10;
-        budget.finalists = 12;
-    }
-    const auto scale = [share](std::int64_t& count) {
-        count = static_cast<std::int64_t>(static_cast<double>(count) * share);
-    };
-    if (effort == Effort::kBackground && share < 0.5) {
-        budget.targets = kFewTargets;
-        budget.waste_shares = {0.4};
-        budget.kept = 2;
-        budget.finalists = 2;
-        scale(budget.arrange_moves_a_sequence);
-        scale(budget.moves_a_sequence);
-        scale(budget.final_moves_a_sequence);
-    }
-    if (effort == Effort::kFast && share < 1 && num_sequences >= kFewSequences) {
-        budget.targets = {};
-        budget.far_targets = {};
-        budget.arrange_moves_a_sequence = share < 0.5 ? 0 : 1;  // 0: the least there are
-        budget.moves_a_sequence = 0;                            // the whole is improved, once
-        budget.final_moves_a_sequence = 0;
-    }
-    return budget;
-}
 
 // Habits that lead to plans of one kind compete with each other only.
 using Family = std::vector<Habits>;
 
-std::vector<Family> all_families(const Budget& budget, bool all_nested) {
+std::vector<Family> all_families(const SearchBudget& budget, bool all_nested) {
     Family spread;
     Family packed;
     for (const bool nested : {true, false}) {
@@ -231,7 +133,10 @@ private:
 
 class Search {
 public:
-    Search(const Problem& problem, const MicroCosts& costs, Budget budget, double bound_seconds)
+    Search(const Problem& problem,
+           const MicroCosts& costs,
+           SearchBudget budget,
+           double bound_seconds)
         : problem_(problem),
           bound_(bound_seconds),
           budget_(std::move(budget)),
@@ -248,7 +153,7 @@ public:
         if (families_first) {
             try_families(budget_.targets);
         }
-        for (const Start& start : budget_.arrangements) {
+        for (const ArrangementStart& start : budget_.arrangements) {
             try_arrangement(start);
         }
         if (!families_first &&
@@ -323,7 +228,7 @@ private:
         }
     }
 
-    void try_arrangement(const Start& start) {
+    void try_arrangement(const ArrangementStart& start) {
         const bool is_nested = all_nested_ || start.nested_degrees;
         Arrangement outline = constructor_.outline(
             1.01 * bound_,
@@ -353,7 +258,7 @@ private:
 
     const Problem& problem_;
     double bound_;
-    Budget budget_;
+    SearchBudget budget_;
     const MicroCosts& costs_;
     LengthOrder order_;
     Constructor constructor_;

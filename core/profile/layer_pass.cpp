@@ -67,33 +67,45 @@ LayerSeconds LayerPass::run_layers(const Request& request,
                                    std::int64_t first_layer,
                                    int passes,
                                    bool recomputes) {
-    const Arena::Scope scratch(arena_);
     const std::vector<std::int64_t> lengths = request.lengths();
-    LayerSeconds sum;
-    const auto run = [&](std::span<const model::Piece> pieces,
-                         model::SequenceAttention& attention) {
-        const model::MicroBatch batch = make_batch(queue_, arena_, pieces, model_.config().vocab);
-        model::PassContext pass{.queue = queue_,
-                                .arena = arena_,
-                                .batch = batch,
-                                .attention = attention,
-                                .conditioning = {}};
-        for (int i = 0; i < passes; ++i) {
-            const LayerSeconds one = run_pair(pass, first_layer + i, recomputes);
-            sum.forward += one.forward / passes;
-            sum.backward += one.backward / passes;
-            sum.recompute += one.recompute / passes;
-            sum.pass += one.pass / passes;
-        }
-    };
     if (group.group_size() == 1) {
-        run(whole_sequences(lengths), local_attention_);
-    } else {
-        const model::StepLayout layout(lengths, request.strategy.ulysses, request.strategy.ring);
-        model::ShardedAttention attention(group, layout);
-        run(layout.pieces(group.group_rank()), attention);
+        return run_pieces(whole_sequences(lengths), local_attention_, first_layer, passes,
+                          recomputes);
     }
-    return sum;
+    const model::StepLayout layout(lengths, request.strategy.ulysses, request.strategy.ring);
+    model::ShardedAttention attention(group, layout);
+    return run_pieces(layout.pieces(group.group_rank()), attention, first_layer, passes,
+                      recomputes);
+}
+
+double LayerPass::run_reference(std::int64_t T, int passes) {
+    const std::vector<std::int64_t> lengths{T};
+    return run_pieces(whole_sequences(lengths), local_attention_, /*first_layer=*/0, passes,
+                      /*recomputes=*/false)
+        .pass;
+}
+
+LayerSeconds LayerPass::run_pieces(std::span<const model::Piece> pieces,
+                                   model::SequenceAttention& attention,
+                                   std::int64_t first_layer,
+                                   int passes,
+                                   bool recomputes) {
+    const Arena::Scope scratch(arena_);
+    const model::MicroBatch batch = make_batch(queue_, arena_, pieces, model_.config().vocab);
+    model::PassContext pass{.queue = queue_,
+                            .arena = arena_,
+                            .batch = batch,
+                            .attention = attention,
+                            .conditioning = {}};
+    LayerSeconds mean;
+    for (int i = 0; i < passes; ++i) {
+        const LayerSeconds one = run_pair(pass, first_layer + i, recomputes);
+        mean.forward += one.forward / passes;
+        mean.backward += one.backward / passes;
+        mean.recompute += one.recompute / passes;
+        mean.pass += one.pass / passes;
+    }
+    return mean;
 }
 
 LayerSeconds LayerPass::run_pair(model::PassContext& pass,
@@ -133,23 +145,6 @@ LayerSeconds LayerPass::run_pair(model::PassContext& pass,
     model_.embed(queue_, pass.batch.tokens_T, d_x_TC);  // a gradient of no particular value
     time(seconds.backward, [&] { measured.backward(pass, y_TC, d_x_TC); });
     seconds.pass = seconds_since(start);
-    return seconds;
-}
-
-double LayerPass::run_reference(std::int64_t T, int passes) {
-    const Arena::Scope scratch(arena_);
-    const std::vector<std::int64_t> lengths{T};
-    const model::MicroBatch batch =
-        make_batch(queue_, arena_, whole_sequences(lengths), model_.config().vocab);
-    model::PassContext pass{.queue = queue_,
-                            .arena = arena_,
-                            .batch = batch,
-                            .attention = local_attention_,
-                            .conditioning = {}};
-    double seconds = 0;
-    for (int i = 0; i < passes; ++i) {
-        seconds += run_pair(pass, 0, /*recomputes=*/false).pass / passes;
-    }
     return seconds;
 }
 

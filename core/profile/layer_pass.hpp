@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "comm/communicator.hpp"
 #include "core/base/arena.hpp"
 #include "core/base/queue.hpp"
+#include "core/model/sharding.hpp"
 #include "core/model/transformer.hpp"
 #include "core/profile/request.hpp"
 
@@ -40,6 +42,11 @@ public:
     double run_ends(std::int64_t T, int passes);
 
 private:
+    LayerSeconds run_pieces(std::span<const model::Piece> pieces,
+                            model::SequenceAttention& attention,
+                            std::int64_t first_layer,
+                            int passes,
+                            bool recomputes);
     LayerSeconds run_pair(model::PassContext& pass, std::int64_t first_layer, bool recomputes);
 
     model::Transformer& model_;

@@ -102,6 +102,7 @@ void LayerProfiler::look_for(double seconds) {
 
 void LayerProfiler::set_reference(const plan::ProfileReference& reference) {
     reference_ = reference;
+    slownesses_.clear();
     if (reference_.tokens == 0) {
         return;
     }

@@ -75,7 +75,7 @@ public:
     void set_reference(const plan::ProfileReference& reference);
     const plan::ProfileReference& reference() const { return reference_; }
     // Seconds of the reference over what it says: of every world rank now, the median of a few; and
-    // the median over all samples so far, 1 where there are none.
+    // the median over all samples since it was set, 1 where there are none.
     std::vector<double> reference_slowness();
     double typical_slowness() const;
 

@@ -87,7 +87,9 @@ void CostLearner::start(std::vector<double> slowness, const std::vector<double>&
     for (double& log : slowness) {
         log -= mean;
     }
-    speeds_.start(slowness);
+    if (learns_speeds_) {
+        speeds_.start(slowness);
+    }
 }
 
 void CostLearner::learn(const plan::Problem& problem, IterationReport& report) {

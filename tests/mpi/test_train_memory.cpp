@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/errors.hpp"
+#include "core/train/prediction.hpp"
 #include "core/train/step_memory.hpp"
 
 using namespace dcp;
@@ -307,5 +308,9 @@ TEST_CASE("what was checked before the first iteration holds under every planner
         CHECK(report.peak_bytes <= budget);
         CHECK(report.replays == 0);
         CHECK(static_cast<double>(report.peak_bytes) <= report.predicted_peak_bytes);
+        for (const double error : train::step_errors(report).bytes) {
+            CHECK(error >= 0);
+            CHECK(error <= 0.03);
+        }
     }
 }

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/plan/measured_model.hpp"
+#include "core/profile/cache.hpp"
 #include "core/train/step_memory.hpp"
 #include "kernels/linear.hpp"
 
@@ -155,6 +156,36 @@ TEST_CASE("between its points too a profile never promises fewer bytes than a st
     }
     CHECK(too_few == 0);
     CHECK(compared > 1000);
+}
+
+TEST_CASE("a run begins with how fast the machine is beside its profile") {
+    const DatasetFolder folder;
+    test::write_documents(folder / "text", 200);
+    auto config = test::small_config(folder / "text");
+    config.planner.name = "dcp";
+    Ranks ranks;
+    {
+        train::Trainer trainer(config, ranks.world());
+        plan::Profile profile = trainer.measure_profile().profile();
+        if (profile.reference.tokens == 0) {
+            return;  // ranks share processors here
+        }
+        // As if everything had been much faster; the pace is bounded.
+        profile.reference.seconds /= 1000;
+        for (plan::ProfilePoint& point : profile.points) {
+            point.forward_seconds /= 1000;
+            point.backward_seconds /= 1000;
+            point.recompute_seconds /= 1000;
+        }
+        profile.fixed_seconds /= 1000;
+        profile.token_seconds /= 1000;
+        profile::store(folder / "profile.json", profile);
+    }
+    config.profile = folder / "profile.json";
+    train::Trainer trainer(config, ranks.world());
+    trainer.measure_costs();
+    const auto report = trainer.run_iteration(1);
+    CHECK(report.plan.makespan_seconds > 20 * report.correction.uncorrected_makespan_seconds);
 }
 
 TEST_CASE("lengths that a profile does not reach are measured when they come") {

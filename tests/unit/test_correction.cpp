@@ -144,6 +144,12 @@ TEST_CASE(
     known.start({1, 4}, {1, 0.25});
     CHECK(factor(corrected(known)) == Approx(1));
     CHECK(corrected(known).topology.speeds.empty());
+    // Where ranks take turns on processors there are no speeds, only a pace.
+    CostLearner sharing({1, 2}, 2, true);
+    sharing.ignore_rank_speeds();
+    sharing.start({1, 4}, {});
+    CHECK(factor(corrected(sharing)) == Approx(2));
+    CHECK(corrected(sharing).topology.speeds.empty());
     CostLearner off({1, 2}, 2, false);
     off.start({3, 3}, {});
     CHECK(factor(corrected(off)) == Approx(1));

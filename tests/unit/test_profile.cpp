@@ -370,14 +370,31 @@ TEST_CASE("Seconds are those of a machine as fast as the reference says", "[unit
     CHECK(reference.tokens == 64);
     REQUIRE(reference.seconds > 0);
     const double now = profiler.measure(requests, effort)[0].point.forward_seconds;
-    // Ten times as fast a machine. Whatever this one does meanwhile, it is not that much.
-    profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
+    // A hundred times as fast a machine. Whatever this one does meanwhile, it is not that much.
+    profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 100});
     const double faster = profiler.measure(requests, effort)[0].point.forward_seconds;
-    CHECK(faster < now / 3);
-    CHECK(faster > now / 30);
+    CHECK(faster < now / 10);
+    CHECK(faster > now / 1000);
     CHECK(profiler.reference_slowness().size() == 1);
-    CHECK(profiler.reference_slowness()[0] > 3);
-    CHECK(profiler.typical_slowness() > 1);
+    CHECK(profiler.reference_slowness()[0] > 10);
+    CHECK(profiler.typical_slowness() > 10);
+    // A whole grid ends with what the reference really took, and points with it.
+    const GridOptions options{.limits = {.strategies = {kAlone},
+                                         .rank_tokens = 256,
+                                         .batch_tokens = 256,
+                                         .longest_tokens = 256},
+                              .reference = {.tokens = 64, .seconds = reference.seconds / 100},
+                              .effort = effort,
+                              .refine_seconds = 0};
+    const GridResult grid = measure_grid(profiler, queue, *world.all, options);
+    CHECK(grid.reference.seconds > reference.seconds / 10);
+    CHECK(grid.reference.seconds < reference.seconds * 10);
+    const auto packed = std::ranges::find_if(grid.points, [](const plan::ProfilePoint& one) {
+        return one.tokens == 256 && one.squared_tokens < 256 * 256;
+    });
+    REQUIRE(packed != grid.points.end());
+    CHECK(packed->forward_seconds > now / 10);
+    CHECK(packed->forward_seconds < now * 10);
 }
 
 }  // namespace dcp::profile

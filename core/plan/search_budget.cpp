@@ -1,0 +1,81 @@
+#include "core/plan/search_budget.hpp"
+
+namespace dcp::plan {
+
+namespace {
+
+constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
+constexpr double kFarTargets[] = {1.3, 3.0};  // where the bound says little
+
+SearchBudget fast_budget() {
+    return {.targets = kOneTarget,
+            .far_targets = kFarTargets,
+            .waste_shares = {0.4},
+            .solo_shares = {1.0},
+            .spare_shares = {0.0},
+            .merge_shares = {0.85},
+            .most_packs = 1,
+            .arrangements = {{.fills_gangs = true}},
+            .families_from = 1.05,
+            .gangs_also_stay = false,
+            .arrange_moves_a_sequence = 1,
+            .kept = 1,
+            .finalists = 1,
+            .moves_a_sequence = 2,
+            .final_moves_a_sequence = 20};
+}
+
+// Small problems are done in milliseconds whatever is tried, and leave search the least room.
+constexpr std::size_t kFewSequences = 128;
+// On few ranks the best number of micro-batches is what matters most.
+constexpr int kFewRanks = 8;
+constexpr std::size_t kMostOnFewRanks = 512;
+
+}  // namespace
+
+SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
+    const std::size_t num_sequences = problem.sequences.size();
+    SearchBudget budget = effort == Effort::kFast ? fast_budget() : SearchBudget{};
+    if (effort == Effort::kFast && num_sequences < kFewSequences) {
+        budget = SearchBudget{.targets = kFewTargets,
+                              .arrange_moves_a_sequence = 20,
+                              .kept = 2,
+                              .finalists = 2,
+                              .moves_a_sequence = 20,
+                              .final_moves_a_sequence = 100};
+    }
+    if (effort == Effort::kFast && share == 1 && problem.topology.ranks <= kFewRanks &&
+        num_sequences >= kFewSequences && num_sequences < kMostOnFewRanks) {
+        budget.most_packs = 2;
+        budget.kept = 2;
+        budget.finalists = 2;
+        budget.final_moves_a_sequence = 40;
+    }
+    if (effort == Effort::kBackground && num_sequences < kFewSequences) {
+        budget.arrange_moves_a_sequence *= 3;
+        budget.kept = 10;
+        budget.finalists = 12;
+    }
+    const auto scale = [share](std::int64_t& count) {
+        count = static_cast<std::int64_t>(static_cast<double>(count) * share);
+    };
+    if (effort == Effort::kBackground && share < 0.5) {
+        budget.targets = kFewTargets;
+        budget.waste_shares = {0.4};
+        budget.kept = 2;
+        budget.finalists = 2;
+        scale(budget.arrange_moves_a_sequence);
+        scale(budget.moves_a_sequence);
+        scale(budget.final_moves_a_sequence);
+    }
+    if (effort == Effort::kFast && share < 1 && num_sequences >= kFewSequences) {
+        budget.targets = {};
+        budget.far_targets = {};
+        budget.arrange_moves_a_sequence = share < 0.5 ? 0 : 1;  // 0: the least there are
+        budget.moves_a_sequence = 0;                            // the whole is improved, once
+        budget.final_moves_a_sequence = 0;
+    }
+    return budget;
+}
+
+}  // namespace dcp::plan

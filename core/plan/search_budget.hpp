@@ -1,0 +1,46 @@
+// How much a search tries, by effort and by how large the problem is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/plan/planner.hpp"
+#include "core/plan/problem.hpp"
+
+namespace dcp::plan {
+
+// Makespans that drafts are constructed for, over the bound; dense where good plans end.
+inline constexpr double kTargets[] = {1.0, 1.006, 1.012, 1.02, 1.03, 1.05, 1.08, 1.2, 1.5, 3.0};
+inline constexpr double kOneTarget[] = {1.03};
+
+struct ArrangementStart {
+    bool fills_gangs = true;      // short sequences do, before anything is moved
+    bool nested_degrees = false;  // only degrees that nest
+};
+
+struct SearchBudget {
+    std::span<const double> targets = kTargets;  // none: only arrangements, where they are possible
+    std::span<const double> far_targets;         // tried where the plan is far from the bound
+    std::vector<double> waste_shares = {0.0, 1.0};
+    std::vector<double> solo_shares = {1.0, 0.6};
+    std::vector<double> spare_shares = {0.0, 0.03};
+    std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
+    int most_packs = 2;
+    std::vector<ArrangementStart> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
+    // Families of habits are tried where arrangements leave a plan so much over the bound; 0:
+    // always, and first.
+    double families_from = 0;
+    bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
+    std::int64_t arrange_moves_a_sequence = 400;
+    std::size_t kept = 5;       // drafts of each family that are improved a little
+    std::size_t finalists = 4;  // of those, drafts that are improved much
+    std::int64_t moves_a_sequence = 100;
+    std::int64_t final_moves_a_sequence = 1500;
+};
+
+// `share`: of the moves, where a problem is one piece of a larger one; 1: it is the whole.
+SearchBudget budget_of(Effort effort, const Problem& problem, double share);
+
+}  // namespace dcp::plan
