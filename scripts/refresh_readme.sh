@@ -8,6 +8,7 @@ cd "$repository"
 output="$(mktemp)"
 trap 'rm -f "$output" README.md.partial' EXIT
 scripts/quickstart.sh "$@" | tee "$output"
+sed -i "s|$HOME/|~/|g" "$output"
 
 # Of the iterations the first and the last five; of the rest what a reader wants to see.
 awk -v shown="$output" '

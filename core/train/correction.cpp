@@ -271,7 +271,9 @@ std::map<int, plan::DegreeCorrection> CostCorrection::shape() const {
 }
 
 std::shared_ptr<const plan::CostModel> CostCorrection::corrected(
-    std::shared_ptr<const plan::CostModel> model, bool seconds) const {
+    std::shared_ptr<const plan::CostModel> model,
+    const std::vector<int>& degrees,
+    bool seconds) const {
     std::map<int, plan::DegreeCorrection> all = shape();
     for (const auto& [degree, shape] : shapes_) {
         plan::DegreeCorrection& correction = all[degree];
@@ -288,9 +290,10 @@ std::shared_ptr<const plan::CostModel> CostCorrection::corrected(
         }
         correction.squared *= pace_;
     }
-    if (!seconds) {
-        std::erase_if(all, [](const auto& entry) { return entry.second.bytes.empty(); });
-    }
+    std::erase_if(all, [&](const auto& entry) {
+        return std::ranges::find(degrees, entry.first) == degrees.end() ||
+               (!seconds && entry.second.bytes.empty());
+    });
     return all.empty() ? model : std::make_shared<plan::CorrectedModel>(std::move(model), all);
 }
 

@@ -55,9 +55,10 @@ public:
     double pace() const { return pace_; }
     // Of every degree, as far as something is known, without the pace.
     std::map<int, plan::DegreeCorrection> shape() const;
-    // What planners are given: pace and shape, of all degrees. With `seconds` false only bytes are
-    // corrected.
+    // What planners are given: pace and shape, of those degrees, which the model must know. With
+    // `seconds` false only bytes are corrected.
     std::shared_ptr<const plan::CostModel> corrected(std::shared_ptr<const plan::CostModel> model,
+                                                     const std::vector<int>& degrees,
                                                      bool seconds) const;
 
 private:

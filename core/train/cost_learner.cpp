@@ -67,7 +67,7 @@ CostLearner::CostLearner(std::vector<int> degrees, int ranks, bool corrects)
     : corrects_(corrects), correction_(std::move(degrees)), speeds_(ranks) {}
 
 void CostLearner::correct(plan::Problem& problem) const {
-    problem.cost = correction_.corrected(problem.cost, corrects_);
+    problem.cost = correction_.corrected(problem.cost, problem.degrees, corrects_);
     if (corrects_) {
         scale_speeds(problem, speeds_.speeds());
     }
@@ -115,7 +115,7 @@ void CostLearner::learn(const plan::Problem& problem, IterationReport& report) {
 
 void CostLearner::learn_from(const plan::Problem& problem, const IterationReport& report) {
     plan::Problem given = problem;
-    given.cost = correction_.corrected(problem.cost, true);
+    given.cost = correction_.corrected(problem.cost, problem.degrees, true);
     if (learns_speeds_) {
         speeds_.learn(compute_samples(given, report));
     }

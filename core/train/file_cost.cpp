@@ -62,6 +62,25 @@ void check_memory(const PlanningCost& cost,
                  : "the model alone does not fit there"));
 }
 
+// The planner `random` draws any strategy of a degree, others keep to the preferred one.
+void check_all_strategies(const plan::CostModel& model,
+                          const config::ModelConfig& config,
+                          const std::vector<int>& degrees,
+                          const std::string& source) {
+    const plan::Heads heads{.query = static_cast<int>(config.heads),
+                            .key_value = static_cast<int>(config.kv_heads)};
+    for (const int degree : degrees) {
+        for (const plan::Strategy& strategy : plan::possible_strategies(degree, heads)) {
+            try {
+                model.cost({degree, 0}, strategy, 0);
+            } catch (const PlanError& error) {
+                throw ConfigError(fmt::format(
+                    "{}: planner.name random draws every strategy, and {}", source, error.what()));
+            }
+        }
+    }
+}
+
 // Degrees that are allowed by both, and the seconds of the model with the trainer's bytes.
 TrainingCost for_training(const PlanningCost& cost,
                           const config::Config& config,
@@ -82,6 +101,9 @@ TrainingCost for_training(const PlanningCost& cost,
             "common",
             source, fmt::join(cost.degrees, ", "), ranks, ranks == 1 ? "" : "s",
             fmt::join(degrees, ", ")));
+    }
+    if (config.planner.name == "random") {
+        check_all_strategies(*cost.model, config.model, made.degrees, source);
     }
     return made;
 }

@@ -188,6 +188,36 @@ TEST_CASE("a run begins with how fast the machine is beside its profile") {
     CHECK(report.plan.makespan_seconds > 20 * report.correction.uncorrected_makespan_seconds);
 }
 
+TEST_CASE("a cost file limits SP degrees and strategies to those it knows") {
+    const DatasetFolder folder;
+    test::write_documents(folder / "text", 200);
+    auto config = test::small_config(folder / "text");
+    config.model.heads = config.model.kv_heads = 6;  // several strategies of two and three ranks
+    config.planner.name = "dcp";
+    Ranks ranks;
+    {
+        train::Trainer trainer(config, ranks.world());
+        plan::Profile profile = trainer.measure_profile().profile();
+        profile::store(folder / "all.json", profile);
+        std::erase_if(profile.points,
+                      [](const plan::ProfilePoint& point) { return point.strategy.degree() > 1; });
+        profile::store(folder / "one.json", profile);
+    }
+    config.planner.cost = folder / "one.json";
+    train::Trainer trainer(config, ranks.world());
+    const auto report = trainer.run_iteration(1);
+    CHECK(report.plan.makespan_seconds > 0);
+    for (const plan::Step& step : report.plan.steps) {
+        CHECK(step.degree() == 1);
+    }
+    // Of the preferred strategies alone.
+    config.planner.name = "random";
+    config.planner.cost = folder / "all.json";
+    CHECK_THROWS_WITH(train::Trainer(config, ranks.world()),
+                      Catch::Contains("draws every strategy, and profile") &&
+                          Catch::Contains("has no measurement of SP degree"));
+}
+
 TEST_CASE("lengths that a profile does not reach are measured when they come") {
     // The profile is of long sequences; then come those of two tokens.
     const DatasetFolder folder;

@@ -51,7 +51,7 @@ double median_error(const plan::CostModel& model,
                     const std::shared_ptr<const plan::CostModel>& inner,
                     const Truth& truth,
                     Dice& dice) {
-    const auto corrected = correction.corrected(inner, true);
+    const auto corrected = correction.corrected(inner, {1, 2}, true);
     std::vector<double> errors;
     for (int i = 0; i < 400; ++i) {
         const StepSample step = random_step(dice);
@@ -184,11 +184,14 @@ TEST_CASE("bytes are raised for a class and those above it", "[unit][correction]
     CostCorrection correction({1, 2});
     const auto more = [&](int degree, std::int64_t tokens) {
         const plan::Strategy strategy{.ulysses = degree, .ring = 1};
-        return correction.corrected(model, false)->cost({tokens, 0}, strategy, 0).peak_bytes -
+        return correction.corrected(model, {1, 2}, false)
+                   ->cost({tokens, 0}, strategy, 0)
+                   .peak_bytes -
                model->cost({tokens, 0}, strategy, 0).peak_bytes;
     };
-    CHECK(correction.corrected(model, false) == model);
+    CHECK(correction.corrected(model, {1, 2}, false) == model);
     correction.raise_bytes(2, 700, 1000);  // 256 to 511 tokens a rank
+    CHECK(correction.corrected(model, {1}, false) == model);
     CHECK(more(2, 511) == 0);
     CHECK(more(2, 512) == Approx(1000));
     CHECK(more(2, 100'000) == Approx(1000));
@@ -203,7 +206,7 @@ TEST_CASE("bytes are raised for a class and those above it", "[unit][correction]
     CHECK(more(2, 128) == Approx(2000));
     CHECK(more(2, 1024) == Approx(2000));
     // Seconds stay those of the model.
-    CHECK(correction.corrected(model, false)->cost({800, 0}, {2, 1}, 0).seconds() ==
+    CHECK(correction.corrected(model, {1, 2}, false)->cost({800, 0}, {2, 1}, 0).seconds() ==
           model->cost({800, 0}, {2, 1}, 0).seconds());
 }
 
