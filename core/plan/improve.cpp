@@ -1,7 +1,6 @@
 #include "core/plan/improve.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "core/plan/fast_random.hpp"
@@ -25,8 +24,10 @@ public:
         where_.resize(order.sequences.size());
         for (std::size_t bin = 0; bin < draft_.bins().size(); ++bin) {
             for (const std::int32_t sequence : draft_.bins()[bin].sequences) {
-                where_[static_cast<std::size_t>(sequence)] = bin;
+                where_[static_cast<std::size_t>(sequence)] = static_cast<std::uint32_t>(bin);
             }
+            const std::vector<int>& ranks = draft_.bins()[bin].world_ranks;
+            only_rank_.push_back(ranks.size() == 1 ? ranks.front() : kSeveral);
         }
         step_ = 0.2 * (best_busiest_ - bound_);
         set_target();
@@ -108,11 +109,11 @@ private:
     // no bin ever holds more than it can.
     void shift(std::size_t from, std::int32_t sequence, std::size_t to, std::int32_t other) {
         draft_.take(from, position(from, sequence));
-        where_[static_cast<std::size_t>(sequence)] = to;
+        where_[static_cast<std::size_t>(sequence)] = static_cast<std::uint32_t>(to);
         if (other >= 0) {
             draft_.take(to, position(to, other));
             draft_.add(from, other);
-            where_[static_cast<std::size_t>(other)] = from;
+            where_[static_cast<std::size_t>(other)] = static_cast<std::uint32_t>(from);
         }
         draft_.add(to, sequence);
     }
@@ -124,6 +125,10 @@ private:
         shift(from, sequence, to, other);
         since_best_.push_back({.sequence = sequence, .other = other, .from = from, .to = to});
         for (const std::size_t bin : {from, to}) {
+            if (only_rank_[bin] != kSeveral) {
+                note(static_cast<std::size_t>(only_rank_[bin]));
+                continue;
+            }
             for (const int rank : draft_.bins()[bin].world_ranks) {
                 note(static_cast<std::size_t>(rank));
             }
@@ -132,6 +137,7 @@ private:
 
     void relocate(std::size_t bin, std::size_t from, std::size_t to) {
         draft_.relocate(bin, static_cast<int>(to));
+        only_rank_[bin] = static_cast<int>(to);
         since_best_.push_back({.sequence = -1, .other = -1, .from = from, .to = bin});
     }
 
@@ -153,19 +159,32 @@ private:
     }
 
     // Change of the summed excess when the ranks of two bins become busy for longer or shorter.
-    double change(const Bin& a, double more_a, const Bin& b, double more_b) const {
+    double change(std::size_t bin, double more, std::size_t other, double more_other) const {
+        const int rank = only_rank_[bin];
+        const int other_rank = only_rank_[other];
+        if (rank == kSeveral || other_rank == kSeveral) {
+            return change_of_groups(draft_.bins()[bin].world_ranks, more,
+                                    draft_.bins()[other].world_ranks, more_other);
+        }
+        return rank == other_rank ? change_of(rank, more + more_other)
+                                  : change_of(rank, more) + change_of(other_rank, more_other);
+    }
+    double change_of_groups(const std::vector<int>& a,
+                            double more_a,
+                            const std::vector<int>& b,
+                            double more_b) const {
         double sum = 0;
         std::size_t j = 0;
-        for (const int rank : a.world_ranks) {
-            while (j < b.world_ranks.size() && b.world_ranks[j] < rank) {
-                sum += change_of(b.world_ranks[j++], more_b);
+        for (const int rank : a) {
+            while (j < b.size() && b[j] < rank) {
+                sum += change_of(b[j++], more_b);
             }
-            const bool is_shared = j < b.world_ranks.size() && b.world_ranks[j] == rank;
+            const bool is_shared = j < b.size() && b[j] == rank;
             sum += change_of(rank, more_a + (is_shared ? more_b : 0));
             j += is_shared ? 1 : 0;
         }
-        while (j < b.world_ranks.size()) {
-            sum += change_of(b.world_ranks[j++], more_b);
+        while (j < b.size()) {
+            sum += change_of(b[j++], more_b);
         }
         return sum;
     }
@@ -188,9 +207,7 @@ private:
     }
 
     // Whether the sequences of a bin are not to change.
-    bool stays(std::size_t bin) const {
-        return gangs_stay_ && draft_.bins()[bin].world_ranks.size() > 1;
-    }
+    bool stays(std::size_t bin) const { return gangs_stay_ && only_rank_[bin] == kSeveral; }
 
     // Any bin of the less busy of two ranks; a new single one where the rank has no empty one.
     std::size_t draw_target() {
@@ -212,6 +229,7 @@ private:
         if (draft_.costs().degree(0) != 1 || draft_.costs().most_tokens(0) == 0) {
             return draft_.bins().size();
         }
+        only_rank_.push_back(static_cast<int>(rank));
         return draft_.open(0, {static_cast<int>(rank)});
     }
 
@@ -248,9 +266,9 @@ private:
             return draft_.bins().size();
         }
         const std::size_t bin = bins[random_.below(bins.size())];
-        const Bin& drawn = draft_.bins()[bin];
-        return drawn.world_ranks.size() == 1 && !drawn.sequences.empty() ? bin
-                                                                         : draft_.bins().size();
+        return only_rank_[bin] != kSeveral && !draft_.bins()[bin].sequences.empty()
+                   ? bin
+                   : draft_.bins().size();
     }
 
     void try_sequences(double allowance) {
@@ -271,7 +289,7 @@ private:
             draft_.seconds(source, source.load - load + back_load) - source.seconds;
         const double more_target =
             draft_.seconds(target, target.load + load - back_load) - target.seconds;
-        if (!(change(source, more_source, target, more_target) <= allowance)) {
+        if (!(change(from, more_source, to, more_target) <= allowance)) {
             return;  // infinity where something does not fit
         }
         shift_and_note(from, source.sequences[at], to, is_exchange ? target.sequences[back] : -1);
@@ -299,13 +317,13 @@ private:
             return;
         }
         const Bin& target = draft_.bins()[to];
-        const Load load = load_of_sequence(source.sequences[at]);
-        const Load back_load = load_of_sequence(other);
+        const Load load = order_.loads[place];
+        const Load back_load = order_.loads[other_place];
         const double more_source =
             draft_.seconds(source, source.load - load + back_load) - source.seconds;
         const double more_target =
             draft_.seconds(target, target.load + load - back_load) - target.seconds;
-        if (!(change(source, more_source, target, more_target) <= allowance)) {
+        if (!(change(from, more_source, to, more_target) <= allowance)) {
             return;
         }
         shift_and_note(from, source.sequences[at], to, other);
@@ -316,13 +334,14 @@ private:
     }
 
     Load load_of_sequence(std::int32_t sequence) const {
-        return load_of(draft_.problem().sequences[static_cast<std::size_t>(sequence)]);
+        return order_.loads[order_.places[static_cast<std::size_t>(sequence)]];
     }
 
     static constexpr std::int64_t kRounds = 12;
     static constexpr double kBinMoves = 0.2;
     static constexpr double kAlikeMoves = 0.4;
     static constexpr std::size_t kNowhere = ~std::size_t{0};
+    static constexpr int kSeveral = -1;
 
     struct Change {
         std::int32_t sequence;  // -1: a bin went from rank `from`
@@ -341,23 +360,28 @@ private:
     double step_ = 0;  // how far below the best draft the target is
     bool is_done_ = false;
     FastRandom random_;
-    std::vector<std::size_t> where_;  // the bin of each sequence
-    std::vector<std::size_t> over_;   // ranks that are busy for longer than the target
-    std::vector<std::size_t> place_;  // of each rank in over_
+    std::vector<std::uint32_t> where_;  // the bin of each sequence
+    std::vector<int> only_rank_;        // of each bin; kSeveral: it has more than one
+    std::vector<std::size_t> over_;     // ranks that are busy for longer than the target
+    std::vector<std::size_t> place_;    // of each rank in over_
 };
 
 }  // namespace
 
-LengthOrder::LengthOrder(const Problem& problem)
-    : sequences(problem.sequences.size()), places(problem.sequences.size()) {
-    std::iota(sequences.begin(), sequences.end(), 0);
-    std::sort(sequences.begin(), sequences.end(), [&](std::int32_t a, std::int32_t b) {
-        const std::int64_t x = problem.sequences[static_cast<std::size_t>(a)].tokens;
-        const std::int64_t y = problem.sequences[static_cast<std::size_t>(b)].tokens;
-        return x != y ? x < y : a < b;
-    });
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-        places[static_cast<std::size_t>(sequences[i])] = i;
+LengthOrder::LengthOrder(const Problem& problem) : places(problem.sequences.size()) {
+    std::vector<std::pair<std::int64_t, std::int32_t>> by_tokens;
+    by_tokens.reserve(places.size());
+    for (const Sequence& sequence : problem.sequences) {
+        by_tokens.emplace_back(sequence.tokens, static_cast<std::int32_t>(by_tokens.size()));
+    }
+    std::sort(by_tokens.begin(), by_tokens.end());
+    sequences.reserve(places.size());
+    loads.reserve(places.size());
+    for (const auto& [tokens, sequence] : by_tokens) {
+        const auto index = static_cast<std::size_t>(sequence);
+        places[index] = static_cast<std::uint32_t>(sequences.size());
+        sequences.push_back(sequence);
+        loads.push_back(load_of(problem.sequences[index]));
     }
 }
 

@@ -141,7 +141,6 @@ public:
           bound_(bound_seconds),
           budget_(std::move(budget)),
           costs_(costs),
-          order_(problem),
           constructor_(problem, costs_) {
         const int node = problem.topology.ranks_per_node;
         all_nested_ = std::all_of(problem.degrees.begin(), problem.degrees.end(),
@@ -190,7 +189,14 @@ private:
         if (moves_a_sequence == 0) {
             return draft;
         }
-        return annealed_twice(std::move(draft), order_, bound_, moves(moves_a_sequence), seed_);
+        return annealed_twice(std::move(draft), order(), bound_, moves(moves_a_sequence), seed_);
+    }
+
+    const LengthOrder& order() {  // pieces of a hurried search are not annealed and need none
+        if (!order_) {
+            order_.emplace(problem_);
+        }
+        return *order_;
     }
 
     void keep_finalist(Draft draft) {
@@ -247,7 +253,7 @@ private:
         }
         for (Candidate& candidate : kept) {
             if (budget_.gangs_also_stay) {
-                keep_finalist(improve(candidate.draft, order_, bound_,
+                keep_finalist(improve(candidate.draft, order(), bound_,
                                       {.moves = moves(budget_.moves_a_sequence),
                                        .seed = ++seed_,
                                        .gangs_stay = true}));
@@ -260,7 +266,7 @@ private:
     double bound_;
     SearchBudget budget_;
     const MicroCosts& costs_;
-    LengthOrder order_;
+    std::optional<LengthOrder> order_;
     Constructor constructor_;
     bool all_nested_ = false;
     std::uint64_t seed_ = 0;
