@@ -13,6 +13,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// What the next number of tokens of a curve will take, if it takes more for a token as it last did:
+// at least as much for each as before.
+class CurvePace {
+public:
+    void add(std::int64_t tokens, double seconds) {
+        const double for_each = seconds / static_cast<double>(tokens);
+        growth_ = for_each_ > 0 ? std::max(1.0, for_each / for_each_) : 1;
+        for_each_ = for_each;
+    }
+    double expected(std::int64_t tokens) const {
+        return static_cast<double>(tokens) * for_each_ * growth_;
+    }
+
+private:
+    double for_each_ = 0;  // seconds of a token
+    double growth_ = 1;
+};
+
 class GridRun {
 public:
     GridRun(LayerProfiler& profiler,
@@ -73,29 +91,23 @@ private:
         return measured;
     }
 
-    // By rising tokens, each number of tokens as long as it can be expected to end in time: a
-    // factor of f in tokens costs at most f * f as much.
+    // By rising tokens, each number of tokens as long as it can be expected to end in time.
     std::vector<Measurement> measure_curve(std::span<const Request> curve) {
         std::vector<Measurement> all;
-        double last_seconds = 0;
-        std::int64_t last_tokens = 0;
+        CurvePace pace;
         for (std::size_t begin = 0; begin < curve.size();) {
             std::size_t end = begin;
             while (end < curve.size() && curve[end].tokens == curve[begin].tokens) {
                 ++end;
             }
             const double start = elapsed();
-            const double growth = last_tokens == 0 ? 0
-                                                   : static_cast<double>(curve[begin].tokens) /
-                                                         static_cast<double>(last_tokens);
-            if (start + last_seconds * growth * growth > options_.most_seconds && begin > 0) {
+            if (start + pace.expected(curve[begin].tokens) > options_.most_seconds && begin > 0) {
                 result_.num_left_out += static_cast<int>(curve.size() - begin);
                 break;
             }
             const std::vector<Measurement> more = measure(curve.subspan(begin, end - begin));
             all.insert(all.end(), more.begin(), more.end());
-            last_seconds = elapsed() - start;
-            last_tokens = curve[begin].tokens;
+            pace.add(curve[begin].tokens, elapsed() - start);
             begin = end;
         }
         return all;

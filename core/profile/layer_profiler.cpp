@@ -7,6 +7,7 @@
 #include "core/model/sharded_attention.hpp"
 #include "core/profile/placement.hpp"
 #include "core/profile/samples.hpp"
+#include "kernels/optimizer.hpp"
 
 namespace dcp::profile {
 
@@ -100,7 +101,16 @@ void LayerProfiler::look_for(double seconds) {
             : static_cast<int>(std::clamp(std::ceil(wanted / reference_.seconds), 1.0, 1000.0));
 }
 
+// The first write to a page costs more than a pass.
+void LayerProfiler::touch_gradients() {
+    if (!has_touched_gradients_) {
+        kernels::fill_zero(queue_, model_.gradients());
+        has_touched_gradients_ = true;
+    }
+}
+
 void LayerProfiler::set_reference(const plan::ProfileReference& reference) {
+    touch_gradients();
     reference_ = reference;
     slownesses_.clear();
     if (reference_.tokens == 0) {
@@ -281,6 +291,7 @@ void LayerProfiler::add_bytes(plan::ProfilePoint& point) const {
 
 std::vector<Measurement> LayerProfiler::measure(std::span<const Request> requests,
                                                 const Effort& effort) {
+    touch_gradients();
     std::vector<Measurement> measured;
     for (std::size_t begin = 0; begin < requests.size();) {
         // Those that can run side by side: as many as there are groups.

@@ -92,6 +92,7 @@ private:
     void add_bytes(plan::ProfilePoint& point) const;
     double slowness();
     void look_for(double seconds);
+    void touch_gradients();
 
     model::Transformer& model_;
     Queue& queue_;
@@ -105,6 +106,7 @@ private:
     double slowness_ = 1;             // of this rank, when it was last looked at
     std::vector<double> slownesses_;  // of all ranks and samples
     std::int64_t next_layer_ = 0;
+    bool has_touched_gradients_ = false;
 };
 
 }  // namespace dcp::profile
