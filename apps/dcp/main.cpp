@@ -14,6 +14,7 @@
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/data_commands.hpp"
 #include "apps/dcp/manual_page.hpp"
+#include "apps/dcp/signal_thread.hpp"
 #include "apps/dcp/waiting_threads.hpp"
 #include "comm/launch.hpp"
 #include "core/base/errors.hpp"
@@ -110,6 +111,7 @@ int finish_output(int exit_code) {
 
 int main(int argc, char** argv) {
     dcp::let_waiting_threads_sleep(argv);
+    const dcp::SignalThread signals;
     try {
         return finish_output(run(argc, argv));
     } catch (const dcp::Error& error) {

@@ -16,23 +16,21 @@ namespace {
 
 void check_model(const config::ModelConfig& model,
                  const PlanningCost& cost,
-                 const std::string& path) {
+                 const std::string& source) {
     if (cost.model->layers() != model.layers) {
-        throw ConfigError(
-            fmt::format("planner.cost: {} is about a model of {} layers, and model.layers is {}",
-                        path, cost.model->layers(), model.layers));
+        throw ConfigError(fmt::format("{} is about a model of {} layers, and model.layers is {}",
+                                      source, cost.model->layers(), model.layers));
     }
     if (cost.dimensions == 2) {
-        throw ConfigError(
-            fmt::format("planner.cost: {} is about sequences of two dimensions", path));
+        throw ConfigError(fmt::format("{} is about sequences of two dimensions", source));
     }
     const plan::Heads heads{.query = static_cast<int>(model.heads),
                             .key_value = static_cast<int>(model.kv_heads)};
     if (cost.heads.query > 0 && cost.heads != heads) {
         throw ConfigError(fmt::format(
-            "planner.cost: {} is about a model of {} heads and {} key and value heads, and "
-            "model.heads is {}, model.kv_heads {}",
-            path, cost.heads.query, cost.heads.key_value, heads.query, heads.key_value));
+            "{} is about a model of {} heads and {} key and value heads, and model.heads is {}, "
+            "model.kv_heads {}",
+            source, cost.heads.query, cost.heads.key_value, heads.query, heads.key_value));
     }
 }
 
@@ -141,6 +139,14 @@ std::vector<plan::CostPiece> FileCost::pieces(int degree, int recompute_layers) 
     return pieces;
 }
 
+void check_profile(const plan::Profile& profile,
+                   const config::ModelConfig& model,
+                   int ranks,
+                   int ranks_per_node,
+                   const std::string& path) {
+    check_model(model, planning_cost(profile, path, std::nullopt, ranks, ranks_per_node), path);
+}
+
 TrainingCost training_cost(const plan::Profile& profile,
                            const config::Config& config,
                            const ModelRates& rates,
@@ -166,7 +172,7 @@ TrainingCost training_cost(const config::Config& config,
         shape = shape_of(config.model, config.model.kind);
     }
     const PlanningCost cost = planning_cost(file, path, shape, ranks, ranks_per_node);
-    check_model(config.model, cost, path);
+    check_model(config.model, cost, "planner.cost: " + path);
     check_memory(cost, rank_tokens, deepest, path);
     return for_training(cost, config, rates, degrees, ranks, "planner.cost: " + path);
 }

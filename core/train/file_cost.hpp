@@ -47,7 +47,14 @@ struct TrainingCost {
     std::string source;          // for messages
 };
 
-// A profile of this model on these ranks. ConfigError where it allows none of `degrees`.
+// ConfigError, which begins with the path, where a profile is not about this model on these ranks.
+void check_profile(const plan::Profile& profile,
+                   const config::ModelConfig& model,
+                   int ranks,
+                   int ranks_per_node,
+                   const std::string& path);
+
+// A profile that passed the check above. ConfigError where it allows none of `degrees`.
 TrainingCost training_cost(const plan::Profile& profile,
                            const config::Config& config,
                            const ModelRates& rates,

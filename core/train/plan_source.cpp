@@ -215,14 +215,15 @@ plan::Plan PlanSource::share(Queue& queue,
                              std::int64_t iteration,
                              const GlobalBatch& now,
                              const GlobalBatch& next) {
-    const auto start = Clock::now();
     Planned planned;
     std::vector<std::byte> bytes;
     const plan::PlanScope scope{.ranks = world_.size(),
                                 .sequences = static_cast<std::int64_t>(now.sequences.size())};
     run_on_all(queue, world_, [&] {
         if (world_.is_first()) {
+            const auto start = Clock::now();
             planned = ahead_.valid() ? ahead_.get() : make(job(iteration, now, true));
+            exposed_seconds_ = seconds_since(start);
             bytes = plan::serialize(planned.plan, scope);
         }
     });
@@ -230,7 +231,6 @@ plan::Plan PlanSource::share(Queue& queue,
         warn_of_guesses(iteration, planned);
         effort_.remember(planned.effort, planned.seconds);
         plan_seconds_ = planned.seconds;
-        exposed_seconds_ = seconds_since(start);
         if (world_.size() > 1) {
             ahead_ = std::async(std::launch::async, [this, job = job(iteration + 1, next, false)] {
                 return make(job);

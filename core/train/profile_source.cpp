@@ -10,6 +10,7 @@
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/profile/cache.hpp"
+#include "core/train/file_cost.hpp"
 
 namespace dcp::train {
 
@@ -140,9 +141,21 @@ bool ProfileSource::read() {
             return;
         }
         std::string problem;
-        const std::optional<profile::Stored> stored =
+        std::optional<profile::Stored> stored =
             is_auto ? profile::find(profile::cache_folder(), key_, problem)
                     : profile::load(subject_.config.profile, key_);
+        try {
+            if (stored) {
+                check_profile(stored->profile, subject_.config.model, world.size(),
+                              ranks_per_node(world.topology), stored->path);
+            }
+        } catch (const ConfigError& error) {
+            if (!is_auto) {
+                throw;
+            }
+            problem = error.what();
+            stored.reset();
+        }
         if (!problem.empty()) {
             fmt::print(stderr, "dcp: warning: {}; measuring again\n", problem);
         }

@@ -14,6 +14,7 @@ constexpr std::size_t kFewestIterations = 2;  // that say anything
 constexpr double kClearlyDifferent = 0.1;     // log of slowest over fastest
 constexpr double kAlikeAgain = 0.05;
 constexpr double kLeastSpeed = 1.0 / 16;
+constexpr double kRemembered = 0.8;  // of what is thought of a rank, an iteration without news
 constexpr int kSweeps = 4;  // what steps are expected to take, and how slow ranks are, in turn
 
 double median(std::deque<double> values) {
@@ -86,12 +87,17 @@ void RankSpeeds::learn(const std::vector<ComputeSample>& samples) {
         mean += seconds[rank] > 0 ? logs[rank] : 0;
         ran += seconds[rank] > 0 ? 1 : 0;
     }
-    for (std::size_t rank = 0; rank < logs.size() && ran > 1; ++rank) {
-        if (seconds[rank] > 0) {
-            logs_[rank].push_back(logs[rank] - mean / ran);
-            if (logs_[rank].size() > kIterations) {
-                logs_[rank].pop_front();
-            }
+    for (std::size_t rank = 0; rank < logs.size(); ++rank) {
+        std::deque<double>& recent = logs_[rank];
+        if (seconds[rank] > 0 && ran > 1) {
+            recent.push_back(logs[rank] - mean / ran);
+        } else if (!recent.empty()) {
+            // Nothing compares it with others. A rank that is thought so slow that it gets nothing
+            // to do would never be seen again.
+            recent.push_back(kRemembered * median(recent));
+        }
+        if (recent.size() > kIterations) {
+            recent.pop_front();
         }
     }
     compare();

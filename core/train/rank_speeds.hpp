@@ -5,7 +5,7 @@
 // A step that several ranks share compares them with each other; a step of one rank compares it
 // with the prediction. A rank's slowness is the median over the last iterations, so one bad
 // iteration says nothing. Planners are told only when ranks differ clearly, and until they do no
-// more: noise makes no speeds.
+// more: noise makes no speeds. A rank that had nothing to do is thought of as slow less and less.
 #pragma once
 
 #include <deque>

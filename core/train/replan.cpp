@@ -95,14 +95,14 @@ plan::Plan PlanSource::replan(Queue& queue,
                 what, replays),
             kExitFailedRun);
     }
-    raise_bytes(shortages, replays > 0);
     if (world_.is_first()) {
         fmt::print(stderr, "dcp: warning: {}; it is planned anew\n", what);
-        if (ahead_.valid()) {  // made with too few bytes
+        if (ahead_.valid()) {  // it reads what is raised, and was made with too few bytes
             ahead_.wait();
             ahead_ = {};
         }
     }
+    raise_bytes(shortages, replays > 0);
     try {
         return share(queue, iteration, now, next);
     } catch (const CommError&) {

@@ -1,6 +1,8 @@
 // `dcp profile`, and how it and `dcp train` begin.
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -89,6 +91,12 @@ void run_profile(const config::Config& asked, const World& world, const std::str
             "a rank holds one token at a time: there is nothing to measure. Raise "
             "batch.micro_batch_tokens or memory.budget");
     }
+    run_on_all(control, world, [&] {  // measuring may take a minute
+        std::error_code error;
+        if (world.is_first() && std::filesystem::is_directory(path, error)) {
+            throw IoError(fmt::format("--out {}: that is a folder, name a file", path));
+        }
+    });
     const ProfileSource& source = trainer->measure_profile();
     run_on_all(control, world, [&] {
         if (!world.is_first()) {

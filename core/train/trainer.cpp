@@ -202,17 +202,19 @@ void Trainer::fail_step_too_large(std::int64_t tokens, std::int64_t fits) const 
             "memory.budget, or lower model.layers, model.hidden, model.ffn or model.vocab",
             format_bytes(memory_->most_bytes(1, deepest())), held, budget));
     }
+    const bool may_share =
+        fits * allowed_degrees(config_, world_.size()).back() >= longest_sequence();
     throw ConfigError(fmt::format(
         "memory.budget is too small: {} tokens of a micro-batch on one rank (the longest sequence "
         "has {}) need {}, of which {} are parameters, gradients and optimizer states, and the "
         "budget is {}; the most that fits is {} tokens. Raise memory.budget, lower "
-        "batch.micro_batch_tokens{}{}",
+        "batch.micro_batch_tokens{}{}{}",
         tokens, longest_sequence(), format_bytes(memory_->most_bytes(tokens, deepest())), held,
-        budget, fits,
-        world_.size() > 1 ? " so that more ranks share long sequences" : " or data.max_tokens",
+        budget, fits, may_share ? "" : " and data.max_tokens",
+        may_share && world_.size() > 1 ? " so that more ranks share long sequences" : "",
         deepest() < config_.model.layers
-            ? fmt::format(", or raise model.recompute_layers ({} of {} now)", deepest(),
-                          config_.model.layers)
+            ? fmt::format(", or let more layers recompute ({} of {} now): planner.recompute auto",
+                          deepest(), config_.model.layers)
             : ""));
 }
 

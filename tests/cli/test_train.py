@@ -3,6 +3,8 @@
 
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -147,6 +149,12 @@ class Lifecycle(CommandLineTest):
                 self.assertLess(time.monotonic(), deadline, "no iteration within 30 s")
                 self.assertIsNone(process.poll(), "ended by itself")
                 time.sleep(0.02)
+            # A thread that computes must not be interrupted (apps/dcp/signal_thread.hpp).
+            masks = [re.search(r"SigBlk:\s*(\w+)", status.read_text()).group(1)
+                     for status in pathlib.Path(f"/proc/{process.pid}/task").glob("*/status")]
+            terminate = 1 << (signal.SIGTERM - 1)
+            open_to_it = [mask for mask in masks if not int(mask, 16) & terminate]
+            self.assertEqual(len(open_to_it), 1, masks)
             process.send_signal(signal.SIGTERM)
             output, errors = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 0, errors)

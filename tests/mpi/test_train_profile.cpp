@@ -171,15 +171,23 @@ TEST_CASE("a run begins with how fast the machine is beside its profile") {
             return;  // ranks share processors here
         }
         // As if everything had been much faster; the pace is bounded.
-        profile.reference.seconds /= 1000;
+        profile.reference.seconds /= 100;
         for (plan::ProfilePoint& point : profile.points) {
-            point.forward_seconds /= 1000;
-            point.backward_seconds /= 1000;
-            point.recompute_seconds /= 1000;
+            point.forward_seconds /= 100;
+            point.backward_seconds /= 100;
+            point.recompute_seconds /= 100;
         }
-        profile.fixed_seconds /= 1000;
-        profile.token_seconds /= 1000;
+        profile.fixed_seconds /= 100;
+        profile.token_seconds /= 100;
         profile::store(folder / "profile.json", profile);
+        profile.layers += 2;
+        profile::store(folder / "deeper.json", profile);
+    }
+    config.profile = folder / "deeper.json";
+    {
+        train::Trainer trainer(config, ranks.world());
+        CHECK_THROWS_WITH(trainer.measure_costs(),
+                          Catch::Contains("deeper.json is about a model of"));
     }
     config.profile = folder / "profile.json";
     train::Trainer trainer(config, ranks.world());

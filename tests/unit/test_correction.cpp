@@ -257,3 +257,21 @@ TEST_CASE("a slow rank is found, noise and a wrong model are not", "[unit][corre
     }
     CHECK(speeds.speeds().empty());
 }
+
+TEST_CASE("a rank that was slow once and then gets nothing to do is tried again",
+          "[unit][correction]") {
+    RankSpeeds speeds(2);
+    speeds.start({-1.1, 1.1});
+    REQUIRE(speeds.speeds().size() == 2);
+    int idle = 0;
+    while (!speeds.speeds().empty() && speeds.speeds()[1] < 0.8) {
+        REQUIRE(++idle < 20);
+        speeds.learn({{.rank = 0, .step = 0, .seconds = 1, .predicted_seconds = 1}});
+    }
+    CHECK(idle > 5);  // nor is it forgotten at once
+    for (int i = 0; i < 3; ++i) {
+        speeds.learn({{.rank = 0, .step = 0, .seconds = 1, .predicted_seconds = 1},
+                      {.rank = 1, .step = 1, .seconds = 1, .predicted_seconds = 1}});
+    }
+    CHECK(speeds.speeds().empty());
+}
