@@ -27,7 +27,7 @@ SearchBudget fast_budget() {
 
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
 constexpr std::size_t kFewSequences = 128;
-constexpr std::size_t kVeryFewSequences = 32;
+constexpr std::size_t kVeryFewSequences = 48;
 // From one seed to another arrangements differ most where ranks have few micro-batches: below so
 // many sequences there is time for several.
 constexpr std::size_t kSomeSequences = 512;
@@ -62,8 +62,12 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         budget.finalists = 2;
         budget.final_moves_a_sequence = 40;
     }
-    if (effort == Effort::kBackground && num_sequences < kFewSequences) {
-        repeat_arrangements(num_sequences < kVeryFewSequences ? 3 : 10, budget);
+    if (effort == Effort::kBackground && num_sequences < kVeryFewSequences) {
+        budget.arrange_moves_a_sequence *= 3;
+        budget.kept = 10;
+        budget.finalists = 12;
+    } else if (effort == Effort::kBackground && num_sequences < kFewSequences) {
+        repeat_arrangements(10, budget);
         budget.finalists = 12;
         budget.full_merge_shares = {0.0, 0.98};
     } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
