@@ -9,6 +9,8 @@
 #include <queue>
 #include <utility>
 
+#include "core/plan/fullest.hpp"
+
 namespace dcp::plan {
 
 namespace {
@@ -257,12 +259,30 @@ std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
     return made;
 }
 
+// The longest that is left, and what fills the rest of the memory best.
+std::vector<Gang> Constructor::full_packs(const std::vector<std::int32_t>& sequences,
+                                          std::size_t degree_index,
+                                          double most_seconds) const {
+    std::vector<std::int32_t> left = sequences;
+    std::vector<Gang> made;
+    while (!left.empty()) {
+        made.push_back(
+            {.degree_index = degree_index,
+             .sequences = {left.front()},
+             .load = load_of(problem_.sequences[static_cast<std::size_t>(left.front())])});
+        left.erase(left.begin());
+        fill_up(problem_, costs_, most_seconds, made.back(), left);
+    }
+    return made;
+}
+
 // Packs for one rank; what leaves them too empty is packed again for two.
 std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& short_ones,
                                            double target_seconds,
                                            const Habits& habits) const {
     const double most_seconds = target_seconds / habits.packs_a_rank;
-    std::vector<Gang> made = packs(short_ones, 0, most_seconds);
+    std::vector<Gang> made = habits.fills_exactly ? full_packs(short_ones, 0, most_seconds)
+                                                  : packs(short_ones, 0, most_seconds);
     if (habits.merge_share == 0 || costs_.num_degrees() < 2) {
         return made;
     }
@@ -283,7 +303,8 @@ std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& shor
     std::vector<std::int32_t> loose;
     std::copy_if(short_ones.begin(), short_ones.end(), std::back_inserter(loose),
                  [&](std::int32_t s) { return is_loose[static_cast<std::size_t>(s)]; });
-    std::vector<Gang> merged = packs(loose, 1, most_seconds);
+    std::vector<Gang> merged =
+        habits.fills_exactly ? full_packs(loose, 1, most_seconds) : packs(loose, 1, most_seconds);
     std::move(merged.begin(), merged.end(), std::back_inserter(made));
     return made;
 }
@@ -304,7 +325,11 @@ void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
 Arrangement Constructor::outline(double target_seconds, const Habits& habits) const {
     Arrangement made;
     made.gangs = gangs(target_seconds, habits, made.short_ones);
-    if (habits.fill_gangs && !made.short_ones.empty()) {
+    if (habits.fills_exactly) {
+        for (Gang& gang : made.gangs) {
+            fill_up(problem_, costs_, target_seconds, gang, made.short_ones);
+        }
+    } else if (habits.fill_gangs && !made.short_ones.empty()) {
         fill_gangs(made.gangs, made.short_ones, target_seconds);
     }
     made.seconds = target_seconds;

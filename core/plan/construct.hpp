@@ -21,6 +21,9 @@ struct Habits {
     bool nested_degrees = false;
     // Short sequences fill the gangs first, where that is cheaper than micro-batches of their own.
     bool fill_gangs = true;
+    // Gangs and packs take what fills their memory best (fullest.hpp), not one sequence after the
+    // other.
+    bool fills_exactly = false;
     // Where the other short sequences go. 0: spread over the ranks with most time left. Otherwise
     // first packed tightly, into micro-batches that last at most 1 / packs_a_rank of the time.
     int packs_a_rank = 0;
@@ -63,6 +66,9 @@ private:
     std::vector<Gang> packs(const std::vector<std::int32_t>& sequences,
                             std::size_t degree_index,
                             double most_seconds) const;
+    std::vector<Gang> full_packs(const std::vector<std::int32_t>& sequences,
+                                 std::size_t degree_index,
+                                 double most_seconds) const;
     std::vector<Gang> mixed_packs(const std::vector<std::int32_t>& short_ones,
                                   double target_seconds,
                                   const Habits& habits) const;

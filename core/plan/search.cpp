@@ -31,6 +31,7 @@ using Family = std::vector<Habits>;
 std::vector<Family> all_families(const SearchBudget& budget, bool all_nested) {
     Family spread;
     Family packed;
+    Family full;
     for (const bool nested : {true, false}) {
         if (!nested && all_nested) {
             break;  // there is nothing else
@@ -45,6 +46,15 @@ std::vector<Family> all_families(const SearchBudget& budget, bool all_nested) {
                                       .spare_share = spare});
                 }
             }
+            for (const double merge : budget.full_merge_shares) {
+                for (int packs = 1; packs <= budget.most_packs; ++packs) {
+                    full.push_back({.waste_share = waste,
+                                    .nested_degrees = nested,
+                                    .fills_exactly = true,
+                                    .packs_a_rank = packs,
+                                    .merge_share = merge});
+                }
+            }
             for (int packs = 1; packs <= budget.most_packs; ++packs) {
                 for (const double merge : budget.merge_shares) {
                     packed.push_back({.waste_share = waste,
@@ -55,7 +65,7 @@ std::vector<Family> all_families(const SearchBudget& budget, bool all_nested) {
             }
         }
     }
-    return {spread, packed};
+    return {spread, packed, full};
 }
 
 // What a draft promises: annealing levels the ranks, so their mean counts as much as the busiest.
@@ -246,10 +256,16 @@ private:
             arrange(problem_, costs_, std::move(outline), bound_,
                     {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
-        for (int packs = 0; packs <= budget_.most_packs; ++packs) {
-            Draft draft = constructor_.construct(better, better.seconds, {.packs_a_rank = packs});
-            const double rating = promise(draft);
-            keep(kept, budget_.kept, rating, std::move(draft));
+        for (const bool exactly : {false, true}) {
+            for (int packs = exactly ? 1 : 0; packs <= budget_.most_packs; ++packs) {
+                if (exactly && budget_.full_merge_shares.empty()) {
+                    break;
+                }
+                Draft draft = constructor_.construct(
+                    better, better.seconds, {.fills_exactly = exactly, .packs_a_rank = packs});
+                const double rating = promise(draft);
+                keep(kept, budget_.kept, rating, std::move(draft));
+            }
         }
         for (Candidate& candidate : kept) {
             if (budget_.gangs_also_stay) {
@@ -295,6 +311,12 @@ Draft levelled(Draft pieces, Effort effort, double bound_seconds) {
 }
 
 }  // namespace
+
+Plan search(const Problem& problem, const SearchBudget& budget, double bound_seconds) {
+    const MicroCosts costs(problem);
+    Search whole(problem, costs, budget, bound_seconds);
+    return predicted(problem, whole.run().steps());
+}
 
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
     const MicroCosts costs(problem);

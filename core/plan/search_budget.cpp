@@ -27,9 +27,20 @@ SearchBudget fast_budget() {
 
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
 constexpr std::size_t kFewSequences = 128;
+constexpr std::size_t kVeryFewSequences = 48;
+// From one seed to another arrangements differ most where ranks have few micro-batches: below so
+// many sequences there is time for several.
+constexpr std::size_t kSomeSequences = 512;
 // On few ranks the best number of micro-batches is what matters most.
 constexpr int kFewRanks = 8;
 constexpr std::size_t kMostOnFewRanks = 512;
+
+void repeat_arrangements(int times, SearchBudget& budget) {
+    const std::vector<ArrangementStart> starts = budget.arrangements;
+    for (int again = 1; again < times; ++again) {
+        budget.arrangements.insert(budget.arrangements.end(), starts.begin(), starts.end());
+    }
+}
 
 }  // namespace
 
@@ -51,10 +62,16 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         budget.finalists = 2;
         budget.final_moves_a_sequence = 40;
     }
-    if (effort == Effort::kBackground && num_sequences < kFewSequences) {
+    if (effort == Effort::kBackground && num_sequences < kVeryFewSequences) {
         budget.arrange_moves_a_sequence *= 3;
         budget.kept = 10;
         budget.finalists = 12;
+    } else if (effort == Effort::kBackground && num_sequences < kFewSequences) {
+        repeat_arrangements(5, budget);
+        budget.finalists = 12;
+        budget.full_merge_shares = {0.0, 0.98};
+    } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
+        repeat_arrangements(3, budget);
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);

@@ -28,6 +28,8 @@ struct SearchBudget {
     std::vector<double> spare_shares = {0.0, 0.03};
     std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
     int most_packs = 2;
+    std::vector<double> full_merge_shares;  // the same where packs are filled exactly; none: never
+    // Each with a seed of its own.
     std::vector<ArrangementStart> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
     // Families of habits are tried where arrangements leave a plan so much over the bound; 0:
     // always, and first.

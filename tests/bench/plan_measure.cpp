@@ -10,6 +10,7 @@
 #include "core/base/errors.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/lp/lp_bound.hpp"
+#include "core/plan/search.hpp"
 #include "core/plan/validate.hpp"
 
 namespace dcp::bench {
@@ -19,6 +20,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLongerSearches = 10;
+// The long search has so many times the starts and moves, and drafts that are improved much.
+constexpr int kMoreStarts = 10;
+constexpr int kMoreMoves = 5;
+constexpr std::size_t kMoreDrafts = 24;
 constexpr double kLessMemory = 0.0015;  // each search has so much less than the one before
 
 double seconds_since(Clock::time_point start) {
@@ -67,10 +72,35 @@ Contender ours(plan::Effort effort) {
             }};
 }
 
+namespace {
+
+plan::Plan long_plan(const plan::Problem& problem) {
+    plan::SearchBudget budget = plan::budget_of(plan::Effort::kBackground, problem, 1);
+    const std::vector<plan::ArrangementStart> starts = budget.arrangements;
+    for (int again = 1; again < kMoreStarts; ++again) {
+        budget.arrangements.insert(budget.arrangements.end(), starts.begin(), starts.end());
+    }
+    budget.kept = std::max(budget.kept, kMoreDrafts / 2);
+    budget.finalists = kMoreDrafts;
+    budget.moves_a_sequence *= kMoreMoves;
+    budget.final_moves_a_sequence *= kMoreMoves;
+    return plan::search(
+        problem, budget,
+        plan::lower_bounds(problem).best_seconds() - problem.cost->per_iteration_seconds());
+}
+
+}  // namespace
+
 Contender longer_search() {
     const std::shared_ptr<const plan::Planner> planner = plan::make_planner("dcp");
     return {.name = "dcp longer", .plan = [planner](const plan::Problem& problem) {
                 PhasedPlan best{.plan = planner->plan(problem)};
+                const auto offer = [&best](plan::Plan plan) {
+                    if (plan.makespan_seconds < best.plan.makespan_seconds) {
+                        best.plan = std::move(plan);
+                    }
+                };
+                offer(long_plan(problem));
                 const std::vector<int> narrow = plan::power_of_two_degrees(problem.topology.ranks);
                 for (int search = 1; search < kLongerSearches; ++search) {
                     plan::Problem harder = problem;
@@ -81,10 +111,7 @@ Contender longer_search() {
                         });
                     }
                     try {
-                        plan::Plan plan = planner->plan(harder);
-                        if (plan.makespan_seconds < best.plan.makespan_seconds) {
-                            best.plan = std::move(plan);
-                        }
+                        offer(planner->plan(harder));
                     } catch (const PlanError&) {
                         continue;  // a sequence needs all the memory there is
                     }

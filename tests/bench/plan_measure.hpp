@@ -19,8 +19,9 @@ struct Contender {
 };
 
 Contender ours(plan::Effort effort);  // "dcp fast", "dcp background"
-// Ten background searches, of problems whose plans are plans of the one asked for: a little less
-// memory, and powers of two only. What it finds more is what the default search misses.
+// One search with ten times the starts and five times the moves, and ten background searches of
+// problems whose plans are plans of the one asked for: a little less memory, and powers of two
+// only. What they find more is what the default search misses.
 Contender longer_search();
 Contender own_planner(const std::string& name);
 // "flexsp", "fcp" and "megatron".

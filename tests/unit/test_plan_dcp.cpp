@@ -206,6 +206,7 @@ TEST_CASE("constructions and search keep their books", "[unit][plan]") {
                 const Draft draft =
                     constructor.construct(1.05 * bound, {.nested_degrees = nested,
                                                          .fill_gangs = seed % 2 == 0,
+                                                         .fills_exactly = seed % 3 == 0,
                                                          .packs_a_rank = packs,
                                                          .merge_share = 0.8});
                 check_books(draft);
