@@ -221,7 +221,7 @@ TEST_CASE("a budget that the largest micro-batch exceeds is refused before train
     INFO(message);
     CHECK(message.find("memory.budget is too small") != std::string::npos);
     CHECK(message.find("400 tokens") != std::string::npos);
-    CHECK(message.find("model.recompute_layers") != std::string::npos);
+    CHECK(message.find("planner.recompute auto") != std::string::npos);
     config.memory.budget = 1 << 16;
     CHECK_THROWS_AS(train::Trainer(config), ConfigError);
     const std::string too_large = message_of([&] { train::Trainer refused(config); });
