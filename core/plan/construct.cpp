@@ -169,7 +169,8 @@ void Constructor::spread(Draft& draft,
         tokens +=
             static_cast<double>(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
     }
-    const double work_per_bin = work / tokens * static_cast<double>(costs_.most_tokens(0));
+    const std::int64_t full = most_tokens(0, habits.filling);
+    const double work_per_bin = work / tokens * static_cast<double>(full);
 
     std::vector<int> by_room(static_cast<std::size_t>(problem_.topology.ranks));
     std::iota(by_room.begin(), by_room.end(), 0);
@@ -205,6 +206,9 @@ void Constructor::spread(Draft& draft,
         double least = costs_.seconds(0, load);
         std::size_t chosen = draft.bins().size();
         for (const std::size_t bin : bins) {
+            if (draft.bins()[bin].load.tokens + load.tokens > full) {
+                continue;
+            }
             const double growth = draft.seconds(draft.bins()[bin], draft.bins()[bin].load + load) -
                                   draft.bins()[bin].seconds;
             if (growth < least) {
@@ -220,12 +224,17 @@ void Constructor::spread(Draft& draft,
     }
 }
 
+std::int64_t Constructor::most_tokens(std::size_t degree_index, Filling filling) const {
+    return filling == Filling::kThrifty ? costs_.thrifty_tokens(degree_index)
+                                        : costs_.most_tokens(degree_index);
+}
+
 // Best fit, longest first: into the fullest pack of those that still take the sequence.
-std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
-                                     std::size_t degree_index,
-                                     double most_seconds) const {
+std::vector<Gang> Constructor::packs_in_turn(const std::vector<std::int32_t>& sequences,
+                                             std::size_t degree_index,
+                                             double most_seconds,
+                                             std::int64_t most_tokens) const {
     constexpr int kTries = 6;  // packs that are looked at: the fullest may be full by time
-    const std::int64_t most_tokens = costs_.most_tokens(degree_index);
     std::vector<Gang> made;
     std::multimap<std::int64_t, std::size_t> by_room;
     for (const std::int32_t sequence : sequences) {
@@ -260,9 +269,9 @@ std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
 }
 
 // The longest that is left, and what fills the rest of the memory best.
-std::vector<Gang> Constructor::full_packs(const std::vector<std::int32_t>& sequences,
-                                          std::size_t degree_index,
-                                          double most_seconds) const {
+std::vector<Gang> Constructor::fullest_packs(const std::vector<std::int32_t>& sequences,
+                                             std::size_t degree_index,
+                                             double most_seconds) const {
     std::vector<std::int32_t> left = sequences;
     std::vector<Gang> made;
     while (!left.empty()) {
@@ -276,13 +285,21 @@ std::vector<Gang> Constructor::full_packs(const std::vector<std::int32_t>& seque
     return made;
 }
 
+std::vector<Gang> Constructor::packs(const std::vector<std::int32_t>& sequences,
+                                     std::size_t degree_index,
+                                     double most_seconds,
+                                     Filling filling) const {
+    return filling == Filling::kFullest ? fullest_packs(sequences, degree_index, most_seconds)
+                                        : packs_in_turn(sequences, degree_index, most_seconds,
+                                                        most_tokens(degree_index, filling));
+}
+
 // Packs for one rank; what leaves them too empty is packed again for two.
 std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& short_ones,
                                            double target_seconds,
                                            const Habits& habits) const {
     const double most_seconds = target_seconds / habits.packs_a_rank;
-    std::vector<Gang> made = habits.fills_exactly ? full_packs(short_ones, 0, most_seconds)
-                                                  : packs(short_ones, 0, most_seconds);
+    std::vector<Gang> made = packs(short_ones, 0, most_seconds, habits.filling);
     if (habits.merge_share == 0 || costs_.num_degrees() < 2) {
         return made;
     }
@@ -303,8 +320,7 @@ std::vector<Gang> Constructor::mixed_packs(const std::vector<std::int32_t>& shor
     std::vector<std::int32_t> loose;
     std::copy_if(short_ones.begin(), short_ones.end(), std::back_inserter(loose),
                  [&](std::int32_t s) { return is_loose[static_cast<std::size_t>(s)]; });
-    std::vector<Gang> merged =
-        habits.fills_exactly ? full_packs(loose, 1, most_seconds) : packs(loose, 1, most_seconds);
+    std::vector<Gang> merged = packs(loose, 1, most_seconds, habits.filling);
     std::move(merged.begin(), merged.end(), std::back_inserter(made));
     return made;
 }
@@ -325,7 +341,7 @@ void Constructor::open(Draft& draft, std::vector<Gang> gangs) const {
 Arrangement Constructor::outline(double target_seconds, const Habits& habits) const {
     Arrangement made;
     made.gangs = gangs(target_seconds, habits, made.short_ones);
-    if (habits.fills_exactly) {
+    if (habits.filling == Filling::kFullest) {
         for (Gang& gang : made.gangs) {
             fill_up(problem_, costs_, target_seconds, gang, made.short_ones);
         }

@@ -2,6 +2,7 @@
 // habits are the planner's first strength; the best few are then improved.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/plan/arrange.hpp"
@@ -9,6 +10,13 @@
 #include "core/plan/gang.hpp"
 
 namespace dcp::plan {
+
+// How many sequences micro-batches take.
+enum class Filling : std::uint8_t {
+    kFull,     // as many as memory holds, one after the other
+    kFullest,  // gangs and packs: the set that fills memory best (fullest.hpp)
+    kThrifty,  // spread and packs: no more than makes a token cheapest
+};
 
 struct Habits {
     // What a gang's ranks are charged for time that is too short for another micro-batch, from 0
@@ -21,9 +29,7 @@ struct Habits {
     bool nested_degrees = false;
     // Short sequences fill the gangs first, where that is cheaper than micro-batches of their own.
     bool fill_gangs = true;
-    // Gangs and packs take what fills their memory best (fullest.hpp), not one sequence after the
-    // other.
-    bool fills_exactly = false;
+    Filling filling = Filling::kFull;
     // Where the other short sequences go. 0: spread over the ranks with most time left. Otherwise
     // first packed tightly, into micro-batches that last at most 1 / packs_a_rank of the time.
     int packs_a_rank = 0;
@@ -63,12 +69,18 @@ private:
                     double target_seconds) const;
     Choice best_new_gang(const Load& load, double target_seconds, const Habits& habits) const;
     bool is_nested(std::size_t degree_index) const;
+    std::int64_t most_tokens(std::size_t degree_index, Filling filling) const;
     std::vector<Gang> packs(const std::vector<std::int32_t>& sequences,
                             std::size_t degree_index,
-                            double most_seconds) const;
-    std::vector<Gang> full_packs(const std::vector<std::int32_t>& sequences,
-                                 std::size_t degree_index,
-                                 double most_seconds) const;
+                            double most_seconds,
+                            Filling filling) const;
+    std::vector<Gang> packs_in_turn(const std::vector<std::int32_t>& sequences,
+                                    std::size_t degree_index,
+                                    double most_seconds,
+                                    std::int64_t most_tokens) const;
+    std::vector<Gang> fullest_packs(const std::vector<std::int32_t>& sequences,
+                                    std::size_t degree_index,
+                                    double most_seconds) const;
     std::vector<Gang> mixed_packs(const std::vector<std::int32_t>& short_ones,
                                   double target_seconds,
                                   const Habits& habits) const;

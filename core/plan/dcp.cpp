@@ -35,6 +35,7 @@ double not_far(std::size_t num_sequences) {
 // Where there are few sequences there is time for searches among fewer choices, which sometimes go
 // further: of degrees that are powers of two, and without recomputation.
 constexpr std::size_t kSmall = 128;
+constexpr std::size_t kSmallInAHurry = 48;
 
 bool holds_all(const Problem& problem) {
     try {
@@ -92,6 +93,8 @@ Plan DcpPlanner::plan(const Problem& problem) const {
                 offer(PackedPlanner().plan(one));
             }
         }
+    }
+    if (compares && problem.sequences.size() <= (is_fast ? kSmallInAHurry : kSmall)) {
         for (const Problem& fewer : restricted(problem)) {
             offer(search(fewer, effort_, bound - problem.cost->per_iteration_seconds()));
         }

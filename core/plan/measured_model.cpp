@@ -117,6 +117,9 @@ MeasuredModel::MeasuredModel(Profile profile, int ranks, int ranks_per_node)
             return is_before(*begin, point);
         });
         curves_.push_back(fit({begin, end}));
+        for (int depth = 0; depth <= profile_.layers; ++depth) {
+            curves_.back().pieces.push_back(pieces_of(curves_.back(), depth));
+        }
         begin = end;
     }
 }
@@ -236,13 +239,15 @@ std::vector<CostPiece> MeasuredModel::pieces_of(const Curve& curve, int recomput
 }
 
 std::vector<CostPiece> MeasuredModel::pieces(int degree, int recompute_layers) const {
-    return pieces_of(curve(preferred_strategy(degree, profile_.heads)), recompute_layers);
+    return curve(preferred_strategy(degree, profile_.heads))
+        .pieces[static_cast<std::size_t>(recompute_layers)];
 }
 
 StepCost MeasuredModel::cost(const Load& load,
                              const Strategy& strategy,
                              int recompute_layers) const {
-    const std::vector<CostPiece> pieces = pieces_of(curve(strategy), recompute_layers);
+    const std::vector<CostPiece>& pieces =
+        curve(strategy).pieces[static_cast<std::size_t>(recompute_layers)];
     const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const CostPiece& one) {
         return load.tokens <= one.most_tokens;
     });

@@ -63,6 +63,7 @@ private:
         Times squared_token_seconds;
         double least_mean_length = 0;  // squared tokens a token
         double most_mean_length = 0;
+        std::vector<std::vector<CostPiece>> pieces;  // by recompute depth
     };
     Curve fit(const std::vector<ProfilePoint>& points);
     const Curve* find(const Strategy& strategy) const;

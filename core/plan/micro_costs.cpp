@@ -25,6 +25,21 @@ std::int64_t tokens_held(
     return held;
 }
 
+// Where a token costs least, what squares cost aside: at the end of a level.
+std::int64_t thriftiest(const std::vector<MicroCosts::Level>& levels) {
+    std::int64_t tokens = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (const MicroCosts::Level& level : levels) {
+        const double here =
+            level.token_seconds + level.fixed_seconds / static_cast<double>(level.most_tokens);
+        if (here <= least) {
+            least = here;
+            tokens = level.most_tokens;
+        }
+    }
+    return tokens;
+}
+
 }  // namespace
 
 std::vector<MicroCosts::Level> levels_at(const Problem& problem,
@@ -56,6 +71,7 @@ MicroCosts::MicroCosts(const Problem& problem) : degrees_(problem.degrees) {
             }
         }
         most_tokens_.push_back(levels.empty() ? 0 : levels.back().most_tokens);
+        thrifty_tokens_.push_back(thriftiest(levels));
         levels_.push_back(std::move(levels));
     }
 }
@@ -68,6 +84,7 @@ MicroCosts::MicroCosts(const MicroCosts& all, const std::vector<int>& degrees) :
         }
         levels_.push_back(all.levels(index));
         most_tokens_.push_back(all.most_tokens(index));
+        thrifty_tokens_.push_back(all.thrifty_tokens(index));
     }
 }
 

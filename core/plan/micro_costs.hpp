@@ -34,6 +34,10 @@ public:
         return most_tokens_[index];
     }
 
+    // A micro-batch of several sequences that holds more costs more a token: it recomputes deeper,
+    // or no longer fits a cache. At most most_tokens().
+    std::int64_t thrifty_tokens(std::size_t index) const { return thrifty_tokens_[index]; }
+
     // Nothing where the group cannot hold the tokens.
     const Level* level(std::size_t index, std::int64_t tokens) const {
         for (const Level& level : levels_[index]) {
@@ -57,6 +61,7 @@ private:
     std::vector<int> degrees_;
     std::vector<std::vector<Level>> levels_;
     std::vector<std::int64_t> most_tokens_;
+    std::vector<std::int64_t> thrifty_tokens_;
 };
 
 // One recompute depth of a degree: its pieces that hold more than `least_tokens`.

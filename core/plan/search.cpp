@@ -17,7 +17,6 @@ namespace {
 
 constexpr double kMeanShare = 0.5;
 constexpr double kHardlyLonger = 1 + 1e-5;
-constexpr std::int64_t kLeastMoves = 2'000;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 constexpr std::int64_t kLeastArrangeMoves = 300;
 constexpr std::int64_t kMostArrangeMoves = 200'000;
@@ -31,41 +30,49 @@ using Family = std::vector<Habits>;
 std::vector<Family> all_families(const SearchBudget& budget, bool all_nested) {
     Family spread;
     Family packed;
-    Family full;
+    Family fullest;
+    Family thrifty_spread;
+    Family thrifty_packed;
     for (const bool nested : {true, false}) {
         if (!nested && all_nested) {
             break;  // there is nothing else
         }
         for (const double waste : budget.waste_shares) {
-            for (const double solo : budget.solo_shares) {
-                for (const double spare : budget.spare_shares) {
-                    spread.push_back({.waste_share = waste,
-                                      .solo_share = solo,
-                                      .nested_degrees = nested,
-                                      .fill_gangs = false,
-                                      .spare_share = spare});
+            const auto spread_out = [&](Filling filling, Family& family) {
+                for (const double solo : budget.solo_shares) {
+                    for (const double spare : budget.spare_shares) {
+                        family.push_back({.waste_share = waste,
+                                          .solo_share = solo,
+                                          .nested_degrees = nested,
+                                          .fill_gangs = false,
+                                          .filling = filling,
+                                          .spare_share = spare});
+                    }
                 }
-            }
-            for (const double merge : budget.full_merge_shares) {
-                for (int packs = 1; packs <= budget.most_packs; ++packs) {
-                    full.push_back({.waste_share = waste,
-                                    .nested_degrees = nested,
-                                    .fills_exactly = true,
-                                    .packs_a_rank = packs,
-                                    .merge_share = merge});
+            };
+            const auto pack = [&](Filling filling, int most_packs,
+                                  const std::vector<double>& merge_shares, Family& family) {
+                for (int packs = 1; packs <= most_packs; ++packs) {
+                    for (const double merge : merge_shares) {
+                        family.push_back({.waste_share = waste,
+                                          .nested_degrees = nested,
+                                          .filling = filling,
+                                          .packs_a_rank = packs,
+                                          .merge_share = merge});
+                    }
                 }
-            }
-            for (int packs = 1; packs <= budget.most_packs; ++packs) {
-                for (const double merge : budget.merge_shares) {
-                    packed.push_back({.waste_share = waste,
-                                      .nested_degrees = nested,
-                                      .packs_a_rank = packs,
-                                      .merge_share = merge});
-                }
+            };
+            spread_out(Filling::kFull, spread);
+            pack(Filling::kFull, budget.most_packs, budget.merge_shares, packed);
+            pack(Filling::kFullest, budget.most_packs, budget.fullest_merge_shares, fullest);
+            if (budget.most_thrifty_packs > 0) {
+                spread_out(Filling::kThrifty, thrifty_spread);
+                pack(Filling::kThrifty, budget.most_thrifty_packs, budget.merge_shares,
+                     thrifty_packed);
             }
         }
     }
-    return {spread, packed, full};
+    return {spread, packed, fullest, thrifty_spread, thrifty_packed};
 }
 
 // What a draft promises: annealing levels the ranks, so their mean counts as much as the busiest.
@@ -152,6 +159,13 @@ public:
           budget_(std::move(budget)),
           costs_(costs),
           constructor_(problem, costs_) {
+        bool may_be_thrifty = false;
+        for (std::size_t index = 0; index < costs_.num_degrees(); ++index) {
+            may_be_thrifty |= costs_.thrifty_tokens(index) < costs_.most_tokens(index);
+        }
+        if (!may_be_thrifty) {
+            budget_.most_thrifty_packs = 0;
+        }
         const int node = problem.topology.ranks_per_node;
         all_nested_ = std::all_of(problem.degrees.begin(), problem.degrees.end(),
                                   [node](int p) { return node % p == 0 || p % node == 0; });
@@ -186,7 +200,7 @@ private:
             return 0;
         }
         return std::clamp(a_sequence * static_cast<std::int64_t>(problem_.sequences.size()),
-                          kLeastMoves, kMostMoves);
+                          budget_.least_moves, kMostMoves);
     }
 
     std::int64_t arrange_moves() const {
@@ -256,16 +270,20 @@ private:
             arrange(problem_, costs_, std::move(outline), bound_,
                     {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
-        for (const bool exactly : {false, true}) {
-            for (int packs = exactly ? 1 : 0; packs <= budget_.most_packs; ++packs) {
-                if (exactly && budget_.full_merge_shares.empty()) {
-                    break;
-                }
-                Draft draft = constructor_.construct(
-                    better, better.seconds, {.fills_exactly = exactly, .packs_a_rank = packs});
+        const auto draw_up = [&](Filling filling, int least_packs, int most_packs) {
+            for (int packs = least_packs; packs <= most_packs; ++packs) {
+                Draft draft = constructor_.construct(better, better.seconds,
+                                                     {.filling = filling, .packs_a_rank = packs});
                 const double rating = promise(draft);
                 keep(kept, budget_.kept, rating, std::move(draft));
             }
+        };
+        draw_up(Filling::kFull, 0, budget_.most_packs);
+        if (!budget_.fullest_merge_shares.empty()) {
+            draw_up(Filling::kFullest, 1, budget_.most_packs);
+        }
+        if (budget_.most_thrifty_packs > 0) {
+            draw_up(Filling::kThrifty, 0, budget_.most_thrifty_packs);
         }
         for (Candidate& candidate : kept) {
             if (budget_.gangs_also_stay) {

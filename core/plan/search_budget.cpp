@@ -15,6 +15,7 @@ SearchBudget fast_budget() {
             .spare_shares = {0.0},
             .merge_shares = {0.85},
             .most_packs = 1,
+            .most_thrifty_packs = 1,
             .arrangements = {{.fills_gangs = true}},
             .families_from = 1.05,
             .gangs_also_stay = false,
@@ -33,7 +34,7 @@ constexpr std::size_t kVeryFewSequences = 48;
 constexpr std::size_t kSomeSequences = 512;
 // On few ranks the best number of micro-batches is what matters most.
 constexpr int kFewRanks = 8;
-constexpr std::size_t kMostOnFewRanks = 512;
+constexpr std::size_t kMostOnFewRanks = 1024;
 
 void repeat_arrangements(int times, SearchBudget& budget) {
     const std::vector<ArrangementStart> starts = budget.arrangements;
@@ -57,10 +58,11 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
     }
     if (effort == Effort::kFast && share == 1 && problem.topology.ranks <= kFewRanks &&
         num_sequences >= kFewSequences && num_sequences < kMostOnFewRanks) {
-        budget.most_packs = 2;
+        budget.most_packs = 4;
+        budget.most_thrifty_packs = 4;
         budget.kept = 2;
         budget.finalists = 2;
-        budget.final_moves_a_sequence = 40;
+        budget.least_moves = 500;
     }
     if (effort == Effort::kBackground && num_sequences < kVeryFewSequences) {
         budget.arrange_moves_a_sequence *= 3;
@@ -69,7 +71,7 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
     } else if (effort == Effort::kBackground && num_sequences < kFewSequences) {
         repeat_arrangements(5, budget);
         budget.finalists = 12;
-        budget.full_merge_shares = {0.0, 0.98};
+        budget.fullest_merge_shares = {0.0, 0.98};
     } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
         repeat_arrangements(3, budget);
     }

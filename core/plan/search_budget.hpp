@@ -28,7 +28,9 @@ struct SearchBudget {
     std::vector<double> spare_shares = {0.0, 0.03};
     std::vector<double> merge_shares = {0.0, 0.75, 0.85, 0.93};
     int most_packs = 2;
-    std::vector<double> full_merge_shares;  // the same where packs are filled exactly; none: never
+    int most_thrifty_packs = 4;  // 0: micro-batches are never filled thriftily
+    std::vector<double>
+        fullest_merge_shares;  // the same where packs are filled exactly; none: never
     // Each with a seed of its own.
     std::vector<ArrangementStart> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
     // Families of habits are tried where arrangements leave a plan so much over the bound; 0:
@@ -36,8 +38,9 @@ struct SearchBudget {
     double families_from = 0;
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 400;
-    std::size_t kept = 5;       // drafts of each family that are improved a little
-    std::size_t finalists = 4;  // of those, drafts that are improved much
+    std::size_t kept = 5;             // drafts of each family that are improved a little
+    std::size_t finalists = 4;        // of those, drafts that are improved much
+    std::int64_t least_moves = 2000;  // of an annealing
     std::int64_t moves_a_sequence = 100;
     std::int64_t final_moves_a_sequence = 1500;
 };

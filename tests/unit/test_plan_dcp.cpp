@@ -192,6 +192,7 @@ TEST_CASE("groups are placed under the node rule where ranks are ready", "[unit]
 }
 
 TEST_CASE("constructions and search keep their books", "[unit][plan]") {
+    constexpr Filling kFillings[] = {Filling::kFull, Filling::kFullest, Filling::kThrifty};
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         const Problem problem = test::random_problem(seed, 12, 60);
         if (problem.sequences.empty()) {
@@ -206,7 +207,7 @@ TEST_CASE("constructions and search keep their books", "[unit][plan]") {
                 const Draft draft =
                     constructor.construct(1.05 * bound, {.nested_degrees = nested,
                                                          .fill_gangs = seed % 2 == 0,
-                                                         .fills_exactly = seed % 3 == 0,
+                                                         .filling = kFillings[seed % 3],
                                                          .packs_a_rank = packs,
                                                          .merge_share = 0.8});
                 check_books(draft);

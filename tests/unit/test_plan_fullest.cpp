@@ -99,13 +99,13 @@ TEST_CASE("where sequences can fill all memory, full packs do", "[unit][plan]") 
         const Problem problem = test::problem_of(lengths, 4, 4);
         const MicroCosts costs(problem);
         const Constructor constructor(problem, costs);
-        const auto bins = [&](bool fills_exactly) {
-            return constructor.construct(1e9, {.fills_exactly = fills_exactly, .packs_a_rank = 1})
+        const auto bins = [&](Filling filling) {
+            return constructor.construct(1e9, {.filling = filling, .packs_a_rank = 1})
                 .bins()
                 .size();
         };
-        exact += bins(true);
-        best_fit += bins(false);
+        exact += bins(Filling::kFullest);
+        best_fit += bins(Filling::kFull);
     }
     INFO("micro-batches: " << exact << ", by best fit " << best_fit << ", at least 200");
     CHECK(exact <= 204);
