@@ -118,9 +118,9 @@ void LayerProfiler::set_reference(const plan::ProfileReference& reference) {
     if (reference_.tokens == 0) {
         return;
     }
-    pass_.run_reference(reference_.tokens, 1);  // warms up
     const bool is_new = reference_.seconds == 0;
     if (is_new) {
+        pass_.run_reference(reference_.tokens, 1);  // warms up
         reference_.seconds = std::max(pass_.run_reference(reference_.tokens, 1), 1e-9);
         comm::all_reduce_values(queue_, groups_.world(), std::span(&reference_.seconds, 1),
                                 comm::ReduceOp::kMax);
@@ -131,11 +131,13 @@ void LayerProfiler::set_reference(const plan::ProfileReference& reference) {
     }
 }
 
-// Of this rank, now.
+// Of this rank, now. Whatever ran before, or a pause, left caches to be filled anew.
 double LayerProfiler::slowness() {
-    return reference_.tokens == 0
-               ? 1
-               : pass_.run_reference(reference_.tokens, reference_passes_) / reference_.seconds;
+    if (reference_.tokens == 0) {
+        return 1;
+    }
+    pass_.run_reference(reference_.tokens, 1);
+    return pass_.run_reference(reference_.tokens, reference_passes_) / reference_.seconds;
 }
 
 std::vector<double> LayerProfiler::reference_slowness() {

@@ -63,6 +63,11 @@ void scale_speeds(plan::Problem& problem, const std::vector<double>& factors) {
 
 }  // namespace
 
+bool is_clear_slowness(double slowness) {
+    constexpr double kClear = 1.1;
+    return slowness > kClear || slowness < 1 / kClear;
+}
+
 CostLearner::CostLearner(std::vector<int> degrees, int ranks, bool corrects)
     : corrects_(corrects), correction_(std::move(degrees)), speeds_(ranks) {}
 
@@ -83,7 +88,9 @@ void CostLearner::start(std::vector<double> slowness, const std::vector<double>&
         sum += slowness[rank];
     }
     const double mean = sum / static_cast<double>(slowness.size());
-    correction_.start_pace(std::exp(mean));
+    if (is_clear_slowness(std::exp(mean))) {
+        correction_.start_pace(std::exp(mean));
+    }
     for (double& log : slowness) {
         log -= mean;
     }

@@ -13,13 +13,16 @@
 
 namespace dcp::train {
 
+// More than a machine that is as it was varies by, and worth saying.
+bool is_clear_slowness(double slowness);
+
 class CostLearner {
 public:
     // With `corrects` false predictions stay those of the model, and only bytes are raised.
     CostLearner(std::vector<int> degrees, int ranks, bool corrects);
 
     // Before the first iteration: how many times slower every rank is than the model and `speeds`,
-    // where there are some, say.
+    // where there are some, say. Little slowness is none: one look at a machine is no better.
     void start(std::vector<double> slowness, const std::vector<double>& speeds);
 
     // Seconds of a rank say nothing of its speed: it takes turns with others.

@@ -55,9 +55,8 @@ void Trainer::plan_by_profile() {
     cost_origin_ = profile_->origin();
     const std::vector<double> slowness = profile_->slowness_now();
     plans_->set_slowness(slowness);
-    constexpr double kWorthSaying = 1.1;
     const double now = slowness.empty() ? 1 : profile::median(slowness);
-    if (now > kWorthSaying || now < 1 / kWorthSaying) {
+    if (is_clear_slowness(now)) {
         cost_origin_ += fmt::format("; now ranks take {:.2f} times as long", now);
     }
 }

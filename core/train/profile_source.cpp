@@ -10,6 +10,8 @@
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/profile/cache.hpp"
+#include "core/profile/samples.hpp"
+#include "core/train/cost_learner.hpp"
 #include "core/train/file_cost.hpp"
 
 namespace dcp::train {
@@ -124,10 +126,29 @@ plan::ProfileReference ProfileSource::usable(plan::ProfileReference reference) c
                                                                          : reference;
 }
 
+// One look can fall into a bad moment: where it finds something, two more decide.
 std::vector<double> ProfileSource::slowness_now() {
+    constexpr int kLooks = 3;
     profiler_.set_reference(usable(profile_.reference));
-    return profiler_.reference().tokens > 0 ? profiler_.reference_slowness()
-                                            : std::vector<double>{};
+    if (profiler_.reference().tokens == 0) {
+        return {};
+    }
+    std::vector<std::vector<double>> of_ranks;
+    for (int look = 0; look < kLooks; ++look) {
+        const std::vector<double> now = profiler_.reference_slowness();
+        of_ranks.resize(now.size());
+        for (std::size_t rank = 0; rank < now.size(); ++rank) {
+            of_ranks[rank].push_back(now[rank]);
+        }
+        if (look == 0 && std::none_of(now.begin(), now.end(), is_clear_slowness)) {
+            break;
+        }
+    }
+    std::vector<double> medians;
+    for (const std::vector<double>& looks : of_ranks) {
+        medians.push_back(profile::median(looks));
+    }
+    return medians;
 }
 
 // Rank 0 reads, and all get what it has read.

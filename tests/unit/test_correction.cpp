@@ -139,6 +139,9 @@ TEST_CASE(
     REQUIRE(corrected(different).topology.speeds.size() == 2);
     CHECK(corrected(different).topology.speeds[0] == Approx(2));
     CHECK(corrected(different).topology.speeds[1] == Approx(0.5));
+    CostLearner nearly({1, 2}, 2, true);
+    nearly.start({1.08, 1.06}, {});
+    CHECK(factor(corrected(nearly)) == 1);
     // That the second rank is slower was known.
     CostLearner known({1, 2}, 2, true);
     known.start({1, 4}, {1, 0.25});
