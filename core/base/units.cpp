@@ -46,6 +46,10 @@ std::string format_seconds(double seconds) {
     if (seconds < 59.95) {
         return fmt::format("{:.1f} s", seconds);
     }
+    constexpr double kManyHours = 1e6;
+    if (seconds >= kManyHours * 3600) {
+        return fmt::format("{:.3g} h", seconds / 3600);
+    }
     const auto whole = static_cast<std::int64_t>(std::llround(seconds));
     if (whole < 3600) {
         return fmt::format("{} min {:02} s", whole / 60, whole % 60);

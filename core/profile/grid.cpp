@@ -174,4 +174,14 @@ std::vector<Request> next_refinement(std::span<const plan::ProfilePoint> points,
     return where == nullptr ? std::vector<Request>{} : shapes(worst.middle(), *where, limits);
 }
 
+void CurvePace::add(std::int64_t tokens, double seconds) {
+    const double for_each = seconds / static_cast<double>(tokens);
+    growth_ = for_each_ > 0 ? std::max(1.0, for_each / for_each_) : 1;
+    for_each_ = for_each;
+}
+
+double CurvePace::expected(std::int64_t tokens) const {
+    return static_cast<double>(tokens) * for_each_ * growth_;
+}
+
 }  // namespace dcp::profile

@@ -36,4 +36,16 @@ std::vector<Request> next_refinement(std::span<const plan::ProfilePoint> points,
                                      const GridLimits& limits,
                                      double tolerance);
 
+// What the next number of tokens of a curve will take, if it takes more for a token as it last did:
+// at least as much for each as before.
+class CurvePace {
+public:
+    void add(std::int64_t tokens, double seconds);
+    double expected(std::int64_t tokens) const;  // seconds; 0 where nothing is known
+
+private:
+    double for_each_ = 0;  // seconds of a token
+    double growth_ = 1;
+};
+
 }  // namespace dcp::profile

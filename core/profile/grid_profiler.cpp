@@ -13,24 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What the next number of tokens of a curve will take, if it takes more for a token as it last did:
-// at least as much for each as before.
-class CurvePace {
-public:
-    void add(std::int64_t tokens, double seconds) {
-        const double for_each = seconds / static_cast<double>(tokens);
-        growth_ = for_each_ > 0 ? std::max(1.0, for_each / for_each_) : 1;
-        for_each_ = for_each;
-    }
-    double expected(std::int64_t tokens) const {
-        return static_cast<double>(tokens) * for_each_ * growth_;
-    }
-
-private:
-    double for_each_ = 0;  // seconds of a token
-    double growth_ = 1;
-};
-
 class GridRun {
 public:
     GridRun(LayerProfiler& profiler,

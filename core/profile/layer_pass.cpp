@@ -1,6 +1,7 @@
 #include "core/profile/layer_pass.hpp"
 
 #include <chrono>
+#include <ctime>
 #include <span>
 #include <vector>
 
@@ -11,10 +12,13 @@ namespace dcp::profile {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+double wall_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
 
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
+double processor_seconds() {
+    return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
 // The pieces of sequences that a rank holds, as the trainer would load them; tokens are arbitrary.
@@ -61,6 +65,10 @@ std::vector<model::Piece> whole_sequences(std::span<const std::int64_t> lengths)
 }
 
 }  // namespace
+
+double LayerPass::now() const {
+    return counts_processor_time_ ? processor_seconds() : wall_seconds();
+}
 
 LayerSeconds LayerPass::run_layers(const Request& request,
                                    comm::Communicator& group,
@@ -111,7 +119,7 @@ LayerSeconds LayerPass::run_pieces(std::span<const model::Piece> pieces,
 LayerSeconds LayerPass::run_pair(model::PassContext& pass,
                                  std::int64_t first_layer,
                                  bool recomputes) {
-    const auto start = Clock::now();
+    const double start = now();
     const std::int64_t layers = model_.config().layers;
     model::Block& warm = model_.block(first_layer % layers);
     model::Block& measured = model_.block((first_layer + 1) % layers);
@@ -133,10 +141,10 @@ LayerSeconds LayerPass::run_pair(model::PassContext& pass,
     LayerSeconds seconds;
     const auto time = [&](double& phase, const auto& action) {
         queue_.synchronize();
-        const auto begin = Clock::now();
+        const double begin = now();
         action();
         queue_.synchronize();
-        phase = seconds_since(begin);
+        phase = now() - begin;
     };
     time(seconds.forward, [&] { measured.forward(pass, y_TC, x_TC); });
     if (recomputes) {
@@ -144,7 +152,7 @@ LayerSeconds LayerPass::run_pair(model::PassContext& pass,
     }
     model_.embed(queue_, pass.batch.tokens_T, d_x_TC);  // a gradient of no particular value
     time(seconds.backward, [&] { measured.backward(pass, y_TC, d_x_TC); });
-    seconds.pass = seconds_since(start);
+    seconds.pass = now() - start;
     return seconds;
 }
 
@@ -156,12 +164,12 @@ double LayerPass::run_ends(std::int64_t T, int passes) {
     const Tensor loss_T =
         arena_.allocate("losses", MemoryCategory::kActivations, DType::kFloat32, {T});
     queue_.synchronize();
-    const auto start = Clock::now();
+    const double start = wall_seconds();
     for (int i = 0; i < passes; ++i) {
         model_.train_ends(queue_, arena_, batch, loss_T);
     }
     queue_.synchronize();
-    return seconds_since(start) / passes;
+    return (wall_seconds() - start) / passes;
 }
 
 }  // namespace dcp::profile

@@ -25,6 +25,10 @@ public:
     LayerPass(model::Transformer& model, Queue& queue, Arena& arena)
         : model_(model), queue_(queue), arena_(arena) {}
 
+    // From here on layers are timed by what the processors did for this process: where ranks take
+    // turns on them, a turn may end in any phase.
+    void count_processor_time() { counts_processor_time_ = true; }
+
     // Mean of `passes` passes over two layers: the first runs forward and warms up, the second is
     // timed forward, forward again where `recomputes`, and backward. Pass i uses the layers
     // first_layer + i and the next, counted round the model's. Collective over the group.
@@ -42,6 +46,7 @@ public:
     double run_ends(std::int64_t T, int passes);
 
 private:
+    double now() const;
     LayerSeconds run_pieces(std::span<const model::Piece> pieces,
                             model::SequenceAttention& attention,
                             std::int64_t first_layer,
@@ -53,6 +58,7 @@ private:
     Queue& queue_;
     Arena& arena_;
     model::LocalAttention local_attention_;
+    bool counts_processor_time_ = false;
 };
 
 }  // namespace dcp::profile

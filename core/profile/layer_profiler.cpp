@@ -21,7 +21,8 @@ struct Sample {
     double backward = 0;
     double recompute = 0;
     double pass = 0;
-    double slowness = 1;  // of the rank meanwhile
+    double slowness = 1;        // of the rank meanwhile
+    double until_all_done = 0;  // seconds a pass, those of the slowest rank
 
     double both() const { return forward + backward; }
 };
@@ -44,12 +45,23 @@ Request alone(const Request& request) {
             .sequences = std::clamp<std::int64_t>(request.sequences / degree, 1, tokens)};
 }
 
-// What it would have been at the speed of the reference.
-Sample at_reference(Sample sample, double slowness) {
-    sample.forward /= slowness;
-    sample.backward /= slowness;
-    sample.recompute /= slowness;
+Sample scaled(Sample sample, double factor) {
+    sample.forward *= factor;
+    sample.backward *= factor;
+    sample.recompute *= factor;
     return sample;
+}
+
+// Processor time of ranks that take turns, as seconds: those that pass until the last is done. Who
+// has its turn last begins late, so that is what the one that waited longest says.
+void share_evenly(std::vector<Sample>& all) {
+    double longest = 0;
+    for (const Sample& sample : all) {
+        longest = std::max(longest, sample.until_all_done);
+    }
+    for (Sample& sample : all) {
+        sample = scaled(sample, longest / std::max(sample.pass, 1e-9));
+    }
 }
 
 bool is_stable(std::span<const double> seconds, const Effort& effort) {
@@ -90,6 +102,11 @@ LayerProfiler::LayerProfiler(model::Transformer& model,
       groups_(groups),
       ranks_per_node_(ranks_per_node),
       pass_(model, queue, arena) {}
+
+void LayerProfiler::set_processors_shared() {
+    shares_processors_ = true;
+    pass_.count_processor_time();
+}
 
 // From here on the reference runs long enough to tell how fast the machine is beside samples that
 // take so many seconds.
@@ -194,19 +211,30 @@ LayerProfiler::Round LayerProfiler::start_round(std::span<const Request> request
 void LayerProfiler::run_block(Round& round, int block, bool is_sample) {
     const Round::Asked& here = round.asked[round.asked_of(round.group_index, block)];
     const double before = slowness_;
+    const auto start = std::chrono::steady_clock::now();
     const LayerSeconds seconds =
         pass_.run_layers(round.is_left_over ? alone(here.request) : here.request, *round.group,
                          next_layer_, here.passes, measures_recompute_);
     ++next_layer_;
+    double until_all_done = 0;
+    if (shares_processors_) {
+        groups_.world().barrier(queue_);
+        const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+        until_all_done = whole.count() / here.passes;
+    }
     slowness_ = slowness();
-    const std::vector<Sample> all = gather(queue_, groups_.world(),
-                                           {.forward = seconds.forward,
-                                            .backward = seconds.backward,
-                                            .recompute = seconds.recompute,
-                                            .pass = seconds.pass,
-                                            .slowness = (before + slowness_) / 2});
+    std::vector<Sample> all = gather(queue_, groups_.world(),
+                                     {.forward = seconds.forward,
+                                      .backward = seconds.backward,
+                                      .recompute = seconds.recompute,
+                                      .pass = seconds.pass,
+                                      .slowness = (before + slowness_) / 2,
+                                      .until_all_done = until_all_done});
     for (const Sample& sample : all) {
         slownesses_.push_back(sample.slowness);
+    }
+    if (shares_processors_) {
+        share_evenly(all);
     }
     for (std::size_t group = 0; group < round.placement.groups.size(); ++group) {
         Round::Asked& asked = round.asked[round.asked_of(group, block)];
@@ -223,7 +251,7 @@ void LayerProfiler::run_block(Round& round, int block, bool is_sample) {
                 ++asked.rank_counts[static_cast<std::size_t>(rank)];
             }
         }
-        asked.samples.push_back(at_reference(slowest, slowness));
+        asked.samples.push_back(scaled(slowest, 1 / slowness));
     }
 }
 
@@ -302,9 +330,11 @@ std::vector<Measurement> LayerProfiler::measure(std::span<const Request> request
     for (std::size_t begin = 0; begin < requests.size();) {
         // Those that can run side by side: as many as there are groups.
         const Request& first = requests[begin];
-        const std::size_t most =
-            place_groups(groups_.world().group_size(), ranks_per_node_, first.strategy.degree())
-                .groups.size();
+        const std::size_t most = shares_processors_
+                                     ? 1
+                                     : place_groups(groups_.world().group_size(), ranks_per_node_,
+                                                    first.strategy.degree())
+                                           .groups.size();
         std::size_t end = begin + 1;
         while (end < requests.size() && end - begin < most &&
                requests[end].strategy == first.strategy && requests[end].tokens == first.tokens) {

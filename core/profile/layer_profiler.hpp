@@ -79,6 +79,10 @@ public:
     std::vector<double> reference_slowness();
     double typical_slowness() const;
 
+    // Ranks take turns on processors: all of them measure the same request at a time, and a sample
+    // lasts for each until the last is done.
+    void set_processors_shared();
+
     // False: recompute_seconds stay 0, which saves a sixth of the time.
     void set_recompute(bool is_measured) { measures_recompute_ = is_measured; }
 
@@ -101,6 +105,7 @@ private:
     int ranks_per_node_;
     LayerPass pass_;
     bool measures_recompute_ = true;
+    bool shares_processors_ = false;
     plan::ProfileReference reference_;
     int reference_passes_ = 1;        // each time
     double slowness_ = 1;             // of this rank, when it was last looked at

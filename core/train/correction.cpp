@@ -139,6 +139,9 @@ void CostCorrection::learn(const plan::CostModel& model, const std::vector<StepS
     }
     const double level = weighted_median(std::move(ratios));
     follow_pace(level);
+    if (!learns_shape_) {
+        return;
+    }
     // Steps of one iteration are compared with each other, whatever else the machine did then; only
     // where all are alike they are compared with the iterations before.
     const bool are_alike = std::all_of(seen.begin(), seen.end(), [&](const Seen& one) {

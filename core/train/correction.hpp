@@ -43,6 +43,9 @@ public:
     // and without a prediction are passed over.
     void learn(const plan::CostModel& model, const std::vector<StepSample>& samples);
 
+    // Only the pace is learned: steps of an iteration cannot be compared with each other.
+    void keep_shape() { learns_shape_ = false; }
+
     // The pace until iterations show it.
     void start_pace(double pace);
 
@@ -99,6 +102,7 @@ private:
     void follow_pace(double ratio);
     double huber_weight(double residual);
 
+    bool learns_shape_ = true;
     Shape common_;  // of all degrees together
     std::map<int, Shape> shapes_;
     int first_class_ = kClasses;  // that steps were in

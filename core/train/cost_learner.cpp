@@ -78,6 +78,11 @@ void CostLearner::correct(plan::Problem& problem) const {
     }
 }
 
+void CostLearner::set_processors_shared() {
+    learns_speeds_ = false;
+    correction_.keep_shape();
+}
+
 void CostLearner::start(std::vector<double> slowness, const std::vector<double>& speeds) {
     if (!corrects_ || slowness.empty()) {
         return;

@@ -25,8 +25,9 @@ public:
     // where there are some, say. Little slowness is none: one look at a machine is no better.
     void start(std::vector<double> slowness, const std::vector<double>& speeds);
 
-    // Seconds of a rank say nothing of its speed: it takes turns with others.
-    void ignore_rank_speeds() { learns_speeds_ = false; }
+    // Ranks take turns: seconds of a rank say nothing of its speed, nor of one step beside another;
+    // together they show the pace.
+    void set_processors_shared();
 
     // `problem` of the iteration without corrections: the model and the speeds as they were given.
     // Adds to the report what they predict, and what has been learned with this iteration.

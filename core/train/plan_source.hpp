@@ -66,7 +66,7 @@ public:
     void set_cost(TrainingCost cost);
 
     // Ranks take turns on processors: their speeds are not learned.
-    void set_processors_shared() { learner_.ignore_rank_speeds(); }
+    void set_processors_shared() { learner_.set_processors_shared(); }
     // How many times slower every rank is than costs and speeds say; empty: not known.
     void set_slowness(const std::vector<double>& slowness);
 

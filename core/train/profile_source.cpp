@@ -83,6 +83,9 @@ ProfileSource::ProfileSource(const ProfileSubject& subject)
                 ranks_per_node(subject_.world.topology)),
       key_(make_key()) {
     shares_processors_ = share_processors(subject_.queue, subject_.world, subject_.machine.threads);
+    if (shares_processors_) {
+        profiler_.set_processors_shared();
+    }
     profiler_.set_recompute(subject_.recomputes);
 }
 

@@ -170,18 +170,22 @@ def print_errors(cells):
           "the same step in the next round: median | without correction: median | `dcp`: median "
           "| bytes: median | largest | needed more than predicted | planning waited for |")
     print("|" + " --- |" * 12)
-    for cell in cells:
-        figures = cell["planners"].values()
+    rows = [(f"{cell['distribution']}, {cell['ranks']}", [cell]) for cell in cells]
+    for ranks in sorted({cell["ranks"] for cell in cells}):
+        rows.append((f"all, {ranks}", [cell for cell in cells if cell["ranks"] == ranks]))
+    for name, some in rows:
+        figures = [figures for cell in some for figures in cell["planners"].values()]
+        own = [error for cell in some for error in cell["planners"]["dcp"]["step_errors"]]
         seconds, uncorrected, within, differences, num_bytes = (
             [error for planner in figures for error in planner[key]]
             for key in ("step_errors", "uncorrected_errors", "errors_within", "differences",
                         "byte_errors"))
-        print(f"| {cell['distribution']}, {cell['ranks']} | {len(seconds)} | "
+        print(f"| {name} | {len(seconds)} | "
               f"{100 * quantile_of_absolute(seconds, 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(seconds, 0.95):.1f} % | "
               f"{median_text(within)} | {median_text(differences)} | "
               f"{100 * quantile_of_absolute(uncorrected, 0.5):.1f} % | "
-              f"{100 * quantile_of_absolute(cell['planners']['dcp']['step_errors'], 0.5):.1f} % | "
+              f"{100 * quantile_of_absolute(own, 0.5):.1f} % | "
               f"{100 * quantile_of_absolute(num_bytes, 0.5):.2f} % | "
               f"{100 * max(map(abs, num_bytes)):.2f} % | {sum(error < 0 for error in num_bytes)} | "
               f"{1e3 * max(planner['plan_exposed'] for planner in figures):.1f} ms |")

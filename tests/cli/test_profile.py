@@ -97,6 +97,12 @@ class Written(ProfileTest):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("/dev/null", result.stderr)
 
+    def test_into_a_folder(self):
+        result = self.mpirun(2, "profile", extra=("--out", str(self.folder)))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn(f"--out {self.folder}: that is a folder", result.stderr)
+        self.assertNotIn("measured", result.stdout)  # said before measuring
+
 
 class Automatic(ProfileTest):
     def test_measured_once_and_found_again(self):

@@ -255,6 +255,7 @@ TEST_CASE("units print and read back", "[unit]") {
     CHECK(format_seconds(59.97) == "1 min 00 s");
     CHECK(format_seconds(245) == "4 min 05 s");
     CHECK(format_seconds(2 * 3600 + 7 * 60 + 59) == "2 h 07 min");
+    CHECK(format_seconds(3.6e300) == "1e+297 h");
 
     CHECK(parse_bytes("1048576") == 1048576);
     CHECK(parse_bytes("12GiB") == 12LL * 1024 * kMiB);

@@ -149,7 +149,7 @@ TEST_CASE(
     CHECK(corrected(known).topology.speeds.empty());
     // Where ranks take turns on processors there are no speeds, only a pace.
     CostLearner sharing({1, 2}, 2, true);
-    sharing.ignore_rank_speeds();
+    sharing.set_processors_shared();
     sharing.start({1, 4}, {});
     CHECK(factor(corrected(sharing)) == Approx(2));
     CHECK(corrected(sharing).topology.speeds.empty());
@@ -164,6 +164,21 @@ TEST_CASE(
     CHECK(median_error(*model, correction, model, {.pace = 3}, dice) < 1e-9);
     run_iterations(correction, *model, {.pace = 1}, 3, dice);
     CHECK(correction.pace() == Approx(1).epsilon(0.05));
+}
+
+TEST_CASE("where ranks take turns only the pace is learned", "[unit][correction]") {
+    const auto model = round_model();
+    Dice dice(7);
+    CostCorrection correction({1, 2});
+    correction.keep_shape();
+    run_iterations(correction, *model, {.pace = 2, .token = 2, .squared = 0.5}, 20, dice);
+    CHECK(correction.pace() > 1.5);
+    for (const auto& [degree, factors] : correction.shape()) {
+        CHECK(factors.squared == 1);
+        for (const plan::TokenFactor& one : factors.tokens) {
+            CHECK(one.factor == 1);
+        }
+    }
 }
 
 TEST_CASE("corrections are bounded", "[unit][correction]") {

@@ -214,6 +214,17 @@ TEST_CASE("Refinement goes where the curve bends, and ends", "[unit]") {
     }
 }
 
+TEST_CASE("What a curve still takes grows as it did", "[unit]") {
+    CurvePace pace;
+    CHECK(pace.expected(1000) == 0);
+    pace.add(100, 1);
+    CHECK(pace.expected(400) == Approx(4));
+    pace.add(400, 8);  // twice as much for a token
+    CHECK(pace.expected(1600) == Approx(64));
+    pace.add(1600, 16);  // half as much: it may stay so
+    CHECK(pace.expected(6400) == Approx(64));
+}
+
 TEST_CASE("Ranks that are clearly slower are told from noise", "[unit]") {
     std::vector<Measurement> measured(6);
     for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -378,6 +389,16 @@ TEST_CASE("Seconds are those of a machine as fast as the reference says", "[unit
     CHECK(profiler.reference_slowness().size() == 1);
     CHECK(profiler.reference_slowness()[0] > 3);
     CHECK(profiler.typical_slowness() > 3);
+    // Where ranks take turns, what processors did is scaled to what passes until all are done: for
+    // a rank alone that is the same.
+    profiler.set_reference({});
+    const double own = profiler.measure(requests, effort)[0].point.backward_seconds;
+    LayerProfiler sharing(model, queue, arena, groups, 1);
+    sharing.set_processors_shared();
+    const double shared = sharing.measure(requests, effort)[0].point.backward_seconds;
+    CHECK(shared > own / 3);
+    CHECK(shared < own * 3);
+    profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
     // A whole grid ends with what the reference really took, and points with it.
     const GridOptions options{.limits = {.strategies = {kAlone},
                                          .rank_tokens = 128,
