@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMostTokens = 1e12;
 constexpr double kMostCount = 1e9;
+constexpr double kMostLayers = 1e4;  // every recompute depth has its own costs
 
 constexpr const char* kLinkNames[] = {"none", "node", "network"};
 
@@ -160,7 +161,7 @@ void read_model(Keys& top, Profile& profile) {
         }
         profile.measured[key] = value.get<std::string>();
     }
-    profile.layers = top.count("layers");
+    profile.layers = static_cast<int>(top.whole("layers", kMostLayers));
     profile.heads = {.query = top.count("heads", 0), .key_value = top.count("kv_heads", 0)};
     profile.dimensions = static_cast<int>(top.whole("dimensions", 2));
     profile.text_pairs = top.real("text_pairs");

@@ -56,6 +56,7 @@ TEST_CASE("Mistakes in a profile are named", "[unit]") {
     CHECK_THAT(message("dcp-profile-1", "dcp-profile-2"), Contains("'format' is 'dcp-profile-2'"));
     CHECK_THAT(message("\"layers\"", "\"layer\""), Contains("'layers' is missing"));
     CHECK_THAT(message("\"layers\": 3", "\"layers\": 2.5"), Contains("'layers' must be a whole"));
+    CHECK_THAT(message("\"layers\": 3", "\"layers\": 10001"), Contains("from 1 to 10000"));
     CHECK_THAT(message("\"budget_bytes\":", "\"x\":1,\"budget_bytes\":"),
                Contains("'memory.x' is unknown"));
     CHECK_THAT(message("\"ulysses\":1,", ""), Contains("'points[0].ulysses' is missing"));
