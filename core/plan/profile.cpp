@@ -232,9 +232,13 @@ std::string to_json(const Profile& profile) {
 }
 
 Profile parse_profile(std::string_view text) {
-    const Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (document.is_discarded()) {
-        throw ConfigError(fmt::format("{}: not JSON", kProfileFormat));
+    Json document;
+    try {
+        document = Json::parse(text);
+    } catch (const Json::parse_error& error) {
+        throw ConfigError(fmt::format(
+            "{}: not JSON, from byte {} on; `dcp profile` measures and writes a new one",
+            kProfileFormat, error.byte));
     }
     Keys top(document, "");
     if (const std::string format = top.text("format"); format != kProfileFormat) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <thread>
 
 #include "comm/control.hpp"
 #include "core/model/sharded_attention.hpp"
@@ -113,11 +112,7 @@ void LayerProfiler::set_processors_shared() {
 void LayerProfiler::look_for(double seconds) {
     constexpr double kLeast = 0.003;  // long beside the clock
     constexpr double kShare = 0.05;
-    const double wanted = std::max(kLeast, kShare * seconds);
-    reference_passes_ =
-        reference_.tokens == 0
-            ? 0
-            : static_cast<int>(std::clamp(std::ceil(wanted / reference_.seconds), 1.0, 1000.0));
+    look_seconds_ = std::max(kLeast, kShare * seconds);
 }
 
 // The first write to a page costs more than a pass.
@@ -154,16 +149,29 @@ double LayerProfiler::slowness() {
         return 1;
     }
     pass_.run_reference(reference_.tokens, 1);
-    return pass_.run_reference(reference_.tokens, reference_passes_) / reference_.seconds;
+    return look(look_seconds_);
+}
+
+// Work of so many seconds without a pause: who has paused is served first where programs compete.
+double LayerProfiler::look(double seconds) {
+    double sum = 0;
+    int passes = 0;
+    do {
+        sum += pass_.run_reference(reference_.tokens, 1);
+        ++passes;
+    } while (sum < seconds);
+    return sum / passes / reference_.seconds;
 }
 
 std::vector<double> LayerProfiler::reference_slowness() {
     constexpr int kRepeats = 9;
-    constexpr auto kPause = std::chrono::milliseconds(25);  // another program's turn is over then
+    constexpr double kSeconds = 0.03;  // several turns, where other programs have some
     std::vector<double> own;
-    for (int repeat = 0; repeat < kRepeats; ++repeat) {
-        std::this_thread::sleep_for(kPause);
-        own.push_back(slowness());
+    for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+        const double now = look(kSeconds);
+        if (repeat > 0) {  // the first warms up
+            own.push_back(now);
+        }
     }
     std::vector<double> of_ranks;
     for (const Sample& sample : gather(queue_, groups_.world(), {.slowness = median(own)})) {

@@ -96,6 +96,7 @@ private:
     void add_bytes(plan::ProfilePoint& point) const;
     double slowness();
     void look_for(double seconds);
+    double look(double seconds);
     void touch_gradients();
 
     model::Transformer& model_;
@@ -107,7 +108,7 @@ private:
     bool measures_recompute_ = true;
     bool shares_processors_ = false;
     plan::ProfileReference reference_;
-    int reference_passes_ = 1;        // each time
+    double look_seconds_ = 0;         // each time
     double slowness_ = 1;             // of this rank, when it was last looked at
     std::vector<double> slownesses_;  // of all ranks and samples
     std::int64_t next_layer_ = 0;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "comm/control.hpp"
+#include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/profile/samples.hpp"
 #include "core/train/rates_probe.hpp"
@@ -25,6 +26,9 @@ double seconds_since(Clock::time_point start) {
 
 // A curve needs one number of tokens in two shapes.
 constexpr std::int64_t kFewestProfiledTokens = 2;
+
+// No machine is so much slower than it was, or faster.
+constexpr double kMostSlowness = CostCorrection::kMostPace;
 
 }  // namespace
 
@@ -54,6 +58,16 @@ void Trainer::plan_by_profile() {
     use_profile();
     cost_origin_ = profile_->origin();
     const std::vector<double> slowness = profile_->slowness_now();
+    run_on_all(queue_, world_, [&] {  // all know all of them
+        for (const double rank : slowness) {
+            if (world_.is_first() && (rank > kMostSlowness || rank < 1 / kMostSlowness)) {
+                throw ConfigError(fmt::format(
+                    "{}: a small piece of work takes {:.3g} times as long here as the profile says "
+                    "(its 'reference'): it is not of this machine. Measure anew with `dcp profile`",
+                    cost_origin_, rank));
+            }
+        }
+    });
     plans_->set_slowness(slowness);
     const double now = slowness.empty() ? 1 : profile::median(slowness);
     if (is_clear_slowness(now)) {

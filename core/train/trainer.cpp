@@ -229,13 +229,16 @@ void Trainer::check_longest(int largest_degree, bool of_memory) const {
         config_.planner.cost.empty() ? "" : fmt::format(", planner.cost {}", config_.planner.cost);
     throw ConfigError(fmt::format(
         "the longest sequence has {} tokens, but {} rank{} of {} tokens each ({}) hold {}: raise "
-        "{}, lower data.max_tokens, or {}",
+        "{}, lower data.max_tokens,{} or {}",
         longest, largest_degree, largest_degree == 1 ? "" : "s", micro_batch_tokens_,
         of_memory
             ? fmt::format("memory.budget {}, {} of {} layers recomputed",
                           format_bytes(arena_.budget_bytes()), deepest(), config_.model.layers)
             : "batch.micro_batch_tokens",
         most, of_memory ? "memory.budget" : "batch.micro_batch_tokens",
+        of_memory && deepest() < config_.model.layers
+            ? " let more layers recompute (planner.recompute auto),"
+            : "",
         largest_degree < world_.size()
             ? fmt::format("allow an SP degree above {} on these {} ranks (planner.degrees {}{})",
                           largest_degree, world_.size(), config_.planner.degrees, file)

@@ -164,6 +164,20 @@ class Chosen(ProfileTest):
         self.assertEqual(alone.returncode, 2)
         self.assertIn("topology: '2 ranks on 1 node: 0-1' in the profile", alone.stderr)
 
+    def test_a_file_of_a_far_faster_or_slower_machine(self):
+        path = self.folder / "foreign.json"
+        self.assertEqual(self.mpirun(2, "profile", extra=("--out", str(path))).returncode, 0)
+        profile = json.loads(path.read_text(encoding="utf-8"))
+        if profile["reference"]["tokens"] == 0:
+            self.skipTest("two ranks share a processor here: profiles have no reference")
+        for seconds in (1e-12, 1e9):
+            profile["reference"]["seconds"] = seconds
+            path.write_text(json.dumps(profile), encoding="utf-8")
+            result = self.train(f"profile={path}")
+            self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+            self.assertIn(f"{path}", result.stderr)
+            self.assertIn("it is not of this machine", result.stderr)
+
     def test_a_file_of_another_mpi(self):
         path = self.folder / "other-mpi.json"
         self.assertEqual(self.mpirun(2, "profile", extra=("--out", str(path))).returncode, 0)
