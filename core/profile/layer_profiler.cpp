@@ -97,7 +97,6 @@ LayerProfiler::LayerProfiler(model::Transformer& model,
                              int ranks_per_node)
     : model_(model),
       queue_(queue),
-      arena_(arena),
       groups_(groups),
       ranks_per_node_(ranks_per_node),
       pass_(model, queue, arena) {}

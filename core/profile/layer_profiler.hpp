@@ -101,7 +101,6 @@ private:
 
     model::Transformer& model_;
     Queue& queue_;
-    Arena& arena_;
     comm::GroupCache& groups_;
     int ranks_per_node_;
     LayerPass pass_;
