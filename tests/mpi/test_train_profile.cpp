@@ -170,15 +170,15 @@ TEST_CASE("a run begins with how fast the machine is beside its profile") {
         if (profile.reference.tokens == 0) {
             return;  // ranks share processors here
         }
-        // As if everything had been much faster; the pace is bounded.
-        profile.reference.seconds /= 100;
+        // As if everything had been much faster, though not so much that it cannot be true.
+        profile.reference.seconds /= 20;
         for (plan::ProfilePoint& point : profile.points) {
-            point.forward_seconds /= 100;
-            point.backward_seconds /= 100;
-            point.recompute_seconds /= 100;
+            point.forward_seconds /= 20;
+            point.backward_seconds /= 20;
+            point.recompute_seconds /= 20;
         }
-        profile.fixed_seconds /= 100;
-        profile.token_seconds /= 100;
+        profile.fixed_seconds /= 20;
+        profile.token_seconds /= 20;
         profile::store(folder / "profile.json", profile);
         profile.layers += 2;
         profile::store(folder / "deeper.json", profile);
@@ -193,7 +193,7 @@ TEST_CASE("a run begins with how fast the machine is beside its profile") {
     train::Trainer trainer(config, ranks.world());
     trainer.measure_costs();
     const auto report = trainer.run_iteration(1);
-    CHECK(report.plan.makespan_seconds > 20 * report.correction.uncorrected_makespan_seconds);
+    CHECK(report.plan.makespan_seconds > 6 * report.correction.uncorrected_makespan_seconds);
 }
 
 TEST_CASE("a cost file limits SP degrees and strategies to those it knows") {
