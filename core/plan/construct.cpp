@@ -16,6 +16,38 @@ namespace dcp::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kCounts = 3;  // of micro-batches that are tried in a room
+
+// Of sequences like these, the most tokens that one rank runs within `room`, in micro-batches that
+// hold `full` tokens at most and are alike.
+double tokens_in_room(const MicroCosts& costs, double room, const Load& like, std::int64_t full) {
+    const double squares = like.squared_tokens / static_cast<double>(like.tokens);
+    const auto seconds_a_token = [&](const MicroCosts::Level& level) {
+        return level.token_seconds + level.squared_seconds * squares;
+    };
+    // In one micro-batch: from where the piece of the costs begins to where time or memory ends.
+    const auto held = [&](double seconds) {
+        double most = 0;
+        double least = 0;
+        for (const MicroCosts::Level& level : costs.levels(0)) {
+            const auto end = static_cast<double>(std::min(level.most_tokens, full));
+            const double tokens =
+                std::min(end, (seconds - level.fixed_seconds) / seconds_a_token(level));
+            most = tokens > least ? std::max(most, tokens) : most;
+            least = end;
+        }
+        return most;
+    };
+    const MicroCosts::Level& deepest = *costs.level(0, full);
+    const double full_seconds =
+        deepest.fixed_seconds + static_cast<double>(full) * seconds_a_token(deepest);
+    double most = 0;
+    const double first = std::max(1.0, std::floor(room / full_seconds));
+    for (double count = first; count < first + kCounts; ++count) {
+        most = std::max(most, count * held(room / count));
+    }
+    return most;
+}
 
 }  // namespace
 
@@ -157,20 +189,11 @@ void Constructor::spread(Draft& draft,
     if (short_ones.empty()) {
         return;
     }
-    const MicroCosts::Level& level = *costs_.level(0, 1);
-    const auto work_of = [&](std::int32_t sequence) {
-        const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
-        return costs_.seconds(0, load) - level.fixed_seconds;
-    };
-    double work = 0;
-    double tokens = 0;
+    Load sum;
     for (const std::int32_t sequence : short_ones) {
-        work += work_of(sequence);
-        tokens +=
-            static_cast<double>(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        sum += load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
     }
     const std::int64_t full = most_tokens(0, habits.filling);
-    const double work_per_bin = work / tokens * static_cast<double>(full);
 
     std::vector<int> by_room(static_cast<std::size_t>(problem_.topology.ranks));
     std::iota(by_room.begin(), by_room.end(), 0);
@@ -179,14 +202,11 @@ void Constructor::spread(Draft& draft,
     };
     std::sort(by_room.begin(), by_room.end(),
               [&](int a, int b) { return left(a) != left(b) ? left(a) > left(b) : a < b; });
-    double opened = 0;
+    const double wanted = static_cast<double>(sum.tokens) * (1 + habits.spare_share);
+    double opened = 0;  // tokens
     std::size_t num_ranks = 0;
-    while (num_ranks < by_room.size() &&
-           (num_ranks == 0 || opened < work * (1 + habits.spare_share))) {
-        const double room = left(by_room[num_ranks]);
-        const double bins = std::max(1.0, std::ceil(room / (level.fixed_seconds + work_per_bin)));
-        opened += std::max(0.0, std::min(room - bins * level.fixed_seconds, bins * work_per_bin));
-        ++num_ranks;
+    for (; num_ranks < by_room.size() && (num_ranks == 0 || opened < wanted); ++num_ranks) {
+        opened += tokens_in_room(costs_, left(by_room[num_ranks]), sum, full);
     }
     by_room.resize(num_ranks);
 
@@ -195,7 +215,7 @@ void Constructor::spread(Draft& draft,
     std::priority_queue<Entry> queue;
     std::vector<std::vector<std::size_t>> own(static_cast<std::size_t>(problem_.topology.ranks));
     for (const int rank : by_room) {
-        queue.emplace(left(rank) - level.fixed_seconds, -rank);
+        queue.emplace(left(rank) - costs_.levels(0).front().fixed_seconds, -rank);
     }
     for (const std::int32_t sequence : short_ones) {
         const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);

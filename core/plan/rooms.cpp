@@ -1,7 +1,7 @@
 #include "core/plan/rooms.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 namespace dcp::plan {
 
@@ -10,7 +10,7 @@ namespace {
 constexpr double kPacking =
     0.995;                      // of a micro-batch's tokens, what packing whole sequences reaches
 constexpr double kLongest = 3;  // rooms up to this many target times are in the table
-constexpr int kMostLevels = 6;  // recompute depths that are looked at
+constexpr int kWorse = 2;  // so many counts of micro-batches in turn that gain nothing are enough
 
 }  // namespace
 
@@ -25,38 +25,78 @@ Rooms::Rooms(const MicroCosts& costs,
     if (short_ones.tokens == 0) {
         return;
     }
-    const double squares_a_token =
-        short_ones.squared_tokens / static_cast<double>(short_ones.tokens);
-    const std::vector<MicroCosts::Level>& levels = costs.levels(0);
-    const std::size_t stride = (levels.size() + kMostLevels - 1) / kMostLevels;
-    // The deepest is always one of them, for it holds most.
-    for (std::size_t i = (levels.size() - 1) % stride; i < levels.size(); i += stride) {
-        const double squares = levels[i].squared_seconds * squares_a_token;
-        add(levels[i], levels[i].token_seconds + squares, spread * squares);
+    const std::vector<Kind> kinds =
+        kinds_of(costs, short_ones.squared_tokens / static_cast<double>(short_ones.tokens), spread);
+    seconds_a_token_ = std::numeric_limits<double>::infinity();
+    for (const Kind& kind : kinds) {
+        seconds_a_token_ =
+            std::min(seconds_a_token_, kind.fixed_seconds / kind.most_tokens + kind.work);
     }
+    fill(kinds);
 }
 
-void Rooms::add(const MicroCosts::Level& level, double work, double spread) {
-    const double fixed = level.fixed_seconds;
-    const double most = kPacking * static_cast<double>(level.most_tokens);
-    const double full_seconds = fixed + most * work;
-    if (seconds_a_token_ == 0 || full_seconds / most < seconds_a_token_) {
-        seconds_a_token_ = full_seconds / most;
+std::vector<Rooms::Kind> Rooms::kinds_of(const MicroCosts& costs, double squares, double spread) {
+    std::vector<Kind> kinds;
+    double light = 0;
+    double heavy = 0;
+    for (const MicroCosts::Level& level : costs.levels(0)) {
+        const double most = kPacking * static_cast<double>(level.most_tokens);
+        const double work = level.token_seconds + level.squared_seconds * squares;
+        const double varies = spread * level.squared_seconds * squares;
+        light = std::max(light, level.fixed_seconds + most * (work - varies));
+        heavy = std::max(heavy, level.fixed_seconds + most * (work + varies));
+        kinds.push_back({.fixed_seconds = level.fixed_seconds,
+                         .most_tokens = most,
+                         .work = work,
+                         .spread = varies,
+                         .light_seconds = light,
+                         .heavy_seconds = heavy});
     }
+    return kinds;
+}
+
+// Seconds never fall as tokens grow, so the kinds before those that time just fills take less, and
+// the kinds behind do not fit.
+Rooms::Amounts Rooms::held(const std::vector<Kind>& kinds, double seconds) {
+    Amounts most{};
+    auto kind = std::partition_point(kinds.begin(), kinds.end() - 1, [seconds](const Kind& one) {
+        return one.heavy_seconds < seconds;
+    });
+    for (; kind != kinds.end(); ++kind) {
+        const double done = std::min(seconds - kind->fixed_seconds,
+                                     kind->most_tokens * (kind->work + kind->spread));
+        const double tokens = std::min(kind->most_tokens, done / (kind->work - kind->spread));
+        for (std::size_t k = 0; k < most.size(); ++k) {
+            most[k] = std::max(most[k],
+                               (1 - kWorkShares[k]) * tokens + kWorkShares[k] * done / kind->work);
+        }
+        if (kind->light_seconds >= seconds) {
+            break;
+        }
+    }
+    return most;
+}
+
+// What is best for a room takes no fewer micro-batches than what is best for a shorter one.
+void Rooms::fill(const std::vector<Kind>& kinds) {
+    double first = 1;
     for (std::size_t i = 1; i < amounts_.size(); ++i) {
         const double room = static_cast<double>(i) / steps_a_second_;
         Amounts& best = amounts_[i];
-        for (std::size_t k = 0; k < best.size(); ++k) {
-            best[k] = std::max(best[k], amounts_[i - 1][k]);
-        }
-        const double first = std::max(1.0, std::floor(room / (full_seconds + most * spread)));
-        for (double count = first; count * fixed < room && count < first + 3; ++count) {
-            const double done = std::min(room - count * fixed, count * most * (work + spread));
-            const double tokens = std::min(count * most, done / (work - spread));
+        best = amounts_[i - 1];
+        int worse = 0;
+        for (double count = first; count * kinds.front().fixed_seconds < room && worse < kWorse;
+             ++count) {
+            const Amounts here = held(kinds, room / count);
+            bool is_better = false;
             for (std::size_t k = 0; k < best.size(); ++k) {
-                best[k] =
-                    std::max(best[k], (1 - kWorkShares[k]) * tokens + kWorkShares[k] * done / work);
+                if (count * here[k] > best[k]) {
+                    best[k] = count * here[k];
+                    is_better = true;
+                }
             }
+            worse = is_better ? 0 : worse + 1;
+            first = is_better ? count : first;
         }
     }
 }

@@ -42,8 +42,21 @@ public:
     double seconds_a_token() const { return seconds_a_token_; }
 
 private:
-    // `work`: seconds a token; it may be less or more by `spread`.
-    void add(const MicroCosts::Level& level, double work, double spread);
+    // Micro-batches of one piece of the costs, with sequences of the mean work a token.
+    struct Kind {
+        double fixed_seconds;
+        double most_tokens;
+        double work;    // seconds a token
+        double spread;  // what that may be more or less
+        // When it is full of the lightest, and of the heaviest sequences; no kind before is sooner.
+        double light_seconds;
+        double heavy_seconds;
+    };
+
+    static std::vector<Kind> kinds_of(const MicroCosts& costs, double squares, double spread);
+    // What one micro-batch takes in `seconds`.
+    static Amounts held(const std::vector<Kind>& kinds, double seconds);
+    void fill(const std::vector<Kind>& kinds);
 
     double steps_a_second_;
     double last_step_;

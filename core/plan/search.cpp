@@ -203,10 +203,10 @@ private:
                           budget_.least_moves, kMostMoves);
     }
 
-    std::int64_t arrange_moves() const {
-        return std::clamp(
-            budget_.arrange_moves_a_sequence * static_cast<std::int64_t>(problem_.sequences.size()),
-            kLeastArrangeMoves, kMostArrangeMoves);
+    std::int64_t arrange_moves(const ArrangementStart& start) const {
+        const double moves = start.moves * static_cast<double>(budget_.arrange_moves_a_sequence) *
+                             static_cast<double>(problem_.sequences.size());
+        return std::clamp(static_cast<std::int64_t>(moves), kLeastArrangeMoves, kMostArrangeMoves);
     }
 
     Draft annealed(Draft draft, std::int64_t moves_a_sequence) {
@@ -268,7 +268,7 @@ private:
         }
         const Arrangement better =
             arrange(problem_, costs_, std::move(outline), bound_,
-                    {.moves = arrange_moves(), .seed = ++seed_, .nested_degrees = is_nested});
+                    {.moves = arrange_moves(start), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
         const auto draw_up = [&](Filling filling, int least_packs, int most_packs) {
             for (int packs = least_packs; packs <= most_packs; ++packs) {

@@ -43,6 +43,18 @@ void repeat_arrangements(int times, SearchBudget& budget) {
     }
 }
 
+// The longer gangs are moved about, the more short sequences end in them, and the fewer are left to
+// level ranks with: where micro-batches of any length cost about alike (with recomputation) the
+// best plans come from gangs that have hardly been moved, often of degrees that nest.
+constexpr double kBrief = 1.0 / 40;
+
+void add_brief_arrangements(SearchBudget& budget) {
+    for (const bool nested : {false, true}) {
+        budget.arrangements.push_back(
+            {.fills_gangs = true, .nested_degrees = nested, .moves = kBrief});
+    }
+}
+
 }  // namespace
 
 SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
@@ -74,6 +86,9 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         budget.fullest_merge_shares = {0.0, 0.98};
     } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
         repeat_arrangements(3, budget);
+    }
+    if (effort == Effort::kBackground) {
+        add_brief_arrangements(budget);
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);

@@ -18,6 +18,7 @@ inline constexpr double kOneTarget[] = {1.03};
 struct ArrangementStart {
     bool fills_gangs = true;      // short sequences do, before anything is moved
     bool nested_degrees = false;  // only degrees that nest
+    double moves = 1;             // share of an arrangement's moves
 };
 
 struct SearchBudget {
