@@ -239,7 +239,7 @@ void Constructor::spread(Draft& draft,
         if (chosen == draft.bins().size()) {
             bins.push_back(draft.open(0, {rank}));
         }
-        draft.add(chosen, sequence);
+        draft.add(chosen, sequence, load);
         queue.emplace(left(rank), -rank);
     }
 }

@@ -16,6 +16,8 @@ namespace {
 // In a hurry the bound is a guide, and a plan near it is not compared with others where comparing
 // takes as long as the search; with those that think longest only where it is far from it.
 constexpr double kFastPrecision = 2e-3;
+constexpr std::size_t kQuickSequences = 2500;  // one degree for all is tried in no time
+constexpr std::size_t kQuickPhased = 20'000;   // ranks times sequences: so are plans in phases
 constexpr int kPhasedRanks = 128;  // plans in phases win on few ranks, and take long on many
 constexpr std::size_t kPhasedSequences = 2500;
 
@@ -75,9 +77,10 @@ Plan DcpPlanner::plan(const Problem& problem) const {
         }
     };
     const double gap = best.makespan_seconds / bound;
-    const bool compares = !is_fast || gap > near_enough(problem.sequences.size());
-    const bool compares_all = !is_fast || gap > not_far(problem.sequences.size());
-    if (compares) {
+    const std::size_t num_sequences = problem.sequences.size();
+    const bool compares = !is_fast || gap > near_enough(num_sequences);
+    const bool compares_all = !is_fast || gap > not_far(num_sequences);
+    if (compares || num_sequences < kQuickSequences) {
         offer(BucketPlanner().plan(problem));
         offer(PackedPlanner().plan(problem));
     }
@@ -85,7 +88,7 @@ Plan DcpPlanner::plan(const Problem& problem) const {
         offer(InterPlanner().plan(problem));
         offer(IntraPlanner().plan(problem));
     }
-    if (compares && problem.sequences.size() <= kSmall) {
+    if (compares && num_sequences <= kSmall) {
         for (const int degree : problem.degrees) {
             Problem one = problem;
             one.degrees = {degree};
@@ -94,15 +97,17 @@ Plan DcpPlanner::plan(const Problem& problem) const {
             }
         }
     }
-    if (compares && problem.sequences.size() <= (is_fast ? kSmallInAHurry : kSmall)) {
+    if (compares && num_sequences <= (is_fast ? kSmallInAHurry : kSmall)) {
         for (const Problem& fewer : restricted(problem)) {
             offer(search(fewer, effort_, bound - problem.cost->per_iteration_seconds()));
         }
     }
-    if (compares && problem.topology.ranks <= kPhasedRanks &&
-        problem.sequences.size() < kPhasedSequences) {
+    const auto ranks = static_cast<std::size_t>(problem.topology.ranks);
+    const bool is_quick = ranks * num_sequences <= kQuickPhased;
+    if ((compares || is_quick) && problem.topology.ranks <= kPhasedRanks &&
+        num_sequences < kPhasedSequences) {
         offer(plan_by_capped_work(problem).plan);
-        if (compares_all) {
+        if (compares_all || is_quick) {
             offer(plan_by_degree_programme(problem).plan);
         }
     }

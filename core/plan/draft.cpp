@@ -47,20 +47,29 @@ void Draft::reload(Bin& bin, const Load& load) {
     bin.seconds = now;
 }
 
-void Draft::add(std::size_t bin, std::int32_t sequence) {
+void Draft::add(std::size_t bin, std::int32_t sequence, const Load& load) {
     bins_[bin].sequences.push_back(sequence);
-    reload(bins_[bin],
-           bins_[bin].load + load_of(problem_->sequences[static_cast<std::size_t>(sequence)]));
+    reload(bins_[bin], bins_[bin].load + load);
 }
 
-std::int32_t Draft::take(std::size_t bin, std::size_t position) {
-    std::vector<std::int32_t>& sequences = bins_[bin].sequences;
+void Draft::move(std::size_t from, std::size_t position, const Load& load, std::size_t to) {
+    std::vector<std::int32_t>& sequences = bins_[from].sequences;
     const std::int32_t sequence = sequences[position];
     sequences[position] = sequences.back();
     sequences.pop_back();
-    reload(bins_[bin],
-           bins_[bin].load - load_of(problem_->sequences[static_cast<std::size_t>(sequence)]));
-    return sequence;
+    reload(bins_[from], bins_[from].load - load);
+    add(to, sequence, load);
+}
+
+void Draft::exchange(std::size_t a,
+                     std::size_t position_a,
+                     const Load& load_a,
+                     std::size_t b,
+                     std::size_t position_b,
+                     const Load& load_b) {
+    std::swap(bins_[a].sequences[position_a], bins_[b].sequences[position_b]);
+    reload(bins_[a], bins_[a].load - load_a + load_b);
+    reload(bins_[b], bins_[b].load - load_b + load_a);
 }
 
 void Draft::relocate(std::size_t bin, int world_rank) {

@@ -47,8 +47,15 @@ public:
                      std::vector<int> world_ranks,
                      std::vector<std::int32_t> sequences = {});
 
-    void add(std::size_t bin, std::int32_t sequence);
-    std::int32_t take(std::size_t bin, std::size_t position);
+    void add(std::size_t bin, std::int32_t sequence, const Load& load);
+    // The sequence at a position to another bin; two change places.
+    void move(std::size_t from, std::size_t position, const Load& load, std::size_t to);
+    void exchange(std::size_t a,
+                  std::size_t position_a,
+                  const Load& load_a,
+                  std::size_t b,
+                  std::size_t position_b,
+                  const Load& load_b);
 
     // Puts a single-rank bin on another rank of the same speed.
     void relocate(std::size_t bin, int world_rank);

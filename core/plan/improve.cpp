@@ -105,17 +105,17 @@ private:
             std::distance(own.begin(), std::find(own.begin(), own.end(), sequence)));
     }
 
-    // A sequence to another bin and, if not -1, one from there back. Both leave before one joins:
-    // no bin ever holds more than it can.
+    // A sequence to another bin and, if not -1, one from there back.
     void shift(std::size_t from, std::int32_t sequence, std::size_t to, std::int32_t other) {
-        draft_.take(from, position(from, sequence));
         where_[static_cast<std::size_t>(sequence)] = static_cast<std::uint32_t>(to);
-        if (other >= 0) {
-            draft_.take(to, position(to, other));
-            draft_.add(from, other);
-            where_[static_cast<std::size_t>(other)] = static_cast<std::uint32_t>(from);
+        const Load load = load_of_sequence(sequence);
+        if (other < 0) {
+            draft_.move(from, position(from, sequence), load, to);
+            return;
         }
-        draft_.add(to, sequence);
+        where_[static_cast<std::size_t>(other)] = static_cast<std::uint32_t>(from);
+        draft_.exchange(from, position(from, sequence), load, to, position(to, other),
+                        load_of_sequence(other));
     }
 
     void shift_and_note(std::size_t from,
@@ -317,8 +317,8 @@ private:
             return;
         }
         const Bin& target = draft_.bins()[to];
-        const Load load = order_.loads[place];
-        const Load back_load = order_.loads[other_place];
+        const Load load = load_of_sequence(source.sequences[at]);
+        const Load back_load = load_of_sequence(other);
         const double more_source =
             draft_.seconds(source, source.load - load + back_load) - source.seconds;
         const double more_target =
@@ -334,7 +334,7 @@ private:
     }
 
     Load load_of_sequence(std::int32_t sequence) const {
-        return order_.loads[order_.places[static_cast<std::size_t>(sequence)]];
+        return order_.loads[static_cast<std::size_t>(sequence)];
     }
 
     static constexpr std::int64_t kRounds = 12;
@@ -371,17 +371,16 @@ private:
 LengthOrder::LengthOrder(const Problem& problem) : places(problem.sequences.size()) {
     std::vector<std::pair<std::int64_t, std::int32_t>> by_tokens;
     by_tokens.reserve(places.size());
+    loads.reserve(places.size());
     for (const Sequence& sequence : problem.sequences) {
+        loads.push_back(load_of(sequence));
         by_tokens.emplace_back(sequence.tokens, static_cast<std::int32_t>(by_tokens.size()));
     }
     std::sort(by_tokens.begin(), by_tokens.end());
     sequences.reserve(places.size());
-    loads.reserve(places.size());
     for (const auto& [tokens, sequence] : by_tokens) {
-        const auto index = static_cast<std::size_t>(sequence);
-        places[index] = static_cast<std::uint32_t>(sequences.size());
+        places[static_cast<std::size_t>(sequence)] = static_cast<std::uint32_t>(sequences.size());
         sequences.push_back(sequence);
-        loads.push_back(load_of(problem.sequences[index]));
     }
 }
 

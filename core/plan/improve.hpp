@@ -11,13 +11,13 @@
 namespace dcp::plan {
 
 // Sequences by tokens, short first. A search that improves many drafts of a problem sorts once.
-// With thousands of sequences moves wait for memory, so it is kept small, neighbours together.
+// With thousands of sequences moves wait for memory, so it is kept small.
 struct LengthOrder {
     explicit LengthOrder(const Problem& problem);
 
     std::vector<std::int32_t> sequences;
-    std::vector<Load> loads;            // of each, in that order
     std::vector<std::uint32_t> places;  // of each sequence in that order
+    std::vector<Load> loads;            // of each sequence
 };
 
 struct ImproveEffort {

@@ -16,9 +16,10 @@ namespace dcp::plan {
 namespace {
 
 constexpr double kMeanShare = 0.5;
+constexpr double kSeveral = 2;  // micro-batches a rank
 constexpr double kHardlyLonger = 1 + 1e-5;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
-constexpr std::int64_t kLeastArrangeMoves = 300;
+constexpr std::int64_t kLeastArrangeMoves = 350;
 constexpr std::int64_t kMostArrangeMoves = 200'000;
 
 // So far over the bound other targets are tried too.
@@ -258,6 +259,34 @@ private:
         }
     }
 
+    // How the short sequences of an arrangement may get their micro-batches; packed ones first
+    // where ranks have several.
+    std::vector<Habits> drawings(const Arrangement& arrangement) const {
+        std::vector<Habits> all;
+        const auto add = [&](Filling filling, int least_packs, int most_packs) {
+            for (int packs = least_packs; packs <= most_packs; ++packs) {
+                all.push_back({.filling = filling, .packs_a_rank = packs});
+            }
+        };
+        add(Filling::kFull, 0, budget_.most_packs);
+        double tokens = 0;
+        for (const std::int32_t sequence : arrangement.short_ones) {
+            tokens +=
+                static_cast<double>(problem_.sequences[static_cast<std::size_t>(sequence)].tokens);
+        }
+        if (tokens >
+            kSeveral * problem_.topology.ranks * static_cast<double>(costs_.most_tokens(0))) {
+            std::rotate(all.begin(), all.begin() + 1, all.end());
+        }
+        if (!budget_.fullest_merge_shares.empty()) {
+            add(Filling::kFullest, 1, budget_.most_packs);
+        }
+        if (budget_.most_thrifty_packs > 0) {
+            add(Filling::kThrifty, 0, budget_.most_thrifty_packs);
+        }
+        return all;
+    }
+
     void try_arrangement(const ArrangementStart& start) {
         const bool is_nested = all_nested_ || start.nested_degrees;
         Arrangement outline = constructor_.outline(
@@ -270,20 +299,13 @@ private:
             arrange(problem_, costs_, std::move(outline), bound_,
                     {.moves = arrange_moves(start), .seed = ++seed_, .nested_degrees = is_nested});
         std::vector<Candidate> kept;
-        const auto draw_up = [&](Filling filling, int least_packs, int most_packs) {
-            for (int packs = least_packs; packs <= most_packs; ++packs) {
-                Draft draft = constructor_.construct(better, better.seconds,
-                                                     {.filling = filling, .packs_a_rank = packs});
-                const double rating = promise(draft);
-                keep(kept, budget_.kept, rating, std::move(draft));
+        for (const Habits& habits : drawings(better)) {
+            Draft draft = constructor_.construct(better, better.seconds, habits);
+            const double rating = promise(draft);
+            keep(kept, budget_.kept, rating, std::move(draft));
+            if (kept.front().rating <= budget_.enough * better.seconds) {
+                break;
             }
-        };
-        draw_up(Filling::kFull, 0, budget_.most_packs);
-        if (!budget_.fullest_merge_shares.empty()) {
-            draw_up(Filling::kFullest, 1, budget_.most_packs);
-        }
-        if (budget_.most_thrifty_packs > 0) {
-            draw_up(Filling::kThrifty, 0, budget_.most_thrifty_packs);
         }
         for (Candidate& candidate : kept) {
             if (budget_.gangs_also_stay) {
@@ -309,7 +331,7 @@ private:
 };
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
-constexpr std::int64_t kLevelMovesFast = 6;
+constexpr std::int64_t kLevelMovesFast = 5;
 constexpr std::int64_t kLevelMovesBackground = 40;
 
 // The pieces' drafts as one, after single ranks, and all, have exchanged sequences across pieces.

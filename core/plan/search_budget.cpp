@@ -17,6 +17,7 @@ SearchBudget fast_budget() {
             .most_packs = 1,
             .most_thrifty_packs = 1,
             .arrangements = {{.fills_gangs = true}},
+            .enough = 1.01,
             .families_from = 1.05,
             .gangs_also_stay = false,
             .arrange_moves_a_sequence = 1,

@@ -34,6 +34,9 @@ struct SearchBudget {
         fullest_merge_shares;  // the same where packs are filled exactly; none: never
     // Each with a seed of its own.
     std::vector<ArrangementStart> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
+    // A draft that promises no more than this times what was arranged needs no rival; 0: all are
+    // drawn up.
+    double enough = 0;
     // Families of habits are tried where arrangements leave a plan so much over the bound; 0:
     // always, and first.
     double families_from = 0;

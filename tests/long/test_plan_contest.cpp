@@ -1,4 +1,5 @@
-// Whoever else plans, dcp's plan is not longer (in fast effort: not by more than 2 %): thousands of
+// Whoever else plans, dcp's plan is not longer (in fast effort and with hundreds of sequences: not by
+// more than 0.2 %): thousands of
 // random problems and all planners there are, those of others included.
 #include "tests/support/plan_contest.hpp"
 #include <catch2/catch.hpp>
@@ -6,13 +7,18 @@
 using dcp::plan::Effort;
 using dcp::plan::test::contest;
 
-TEST_CASE("fast dcp is not much worse than any other planner", "[long][plan]") {
+TEST_CASE("fast dcp is not worse than any other planner", "[long][plan]") {
     contest({.first_seed = 20'000,
              .problems = 2500,
              .most_ranks = 32,
              .most_sequences = 100,
+             .effort = Effort::kFast});
+    contest({.first_seed = 30'000,
+             .problems = 200,
+             .most_ranks = 64,
+             .most_sequences = 700,
              .effort = Effort::kFast,
-             .slack = 0.02});
+             .slack = 2e-3});
 }
 
 TEST_CASE("background dcp is never worse than any other planner", "[long][plan]") {

@@ -230,7 +230,7 @@ TEST_CASE("search levels ranks that a bad draft leaves uneven", "[unit][plan]") 
         if (draft.bins()[bin].load.tokens + load.tokens > costs.most_tokens(0)) {
             bin = draft.open(0, {0});
         }
-        draft.add(bin, sequence);
+        draft.add(bin, sequence, load_of(problem.sequences[static_cast<std::size_t>(sequence)]));
     }
     const double bound =
         lower_bounds(problem).best_seconds() - problem.cost->per_iteration_seconds();

@@ -7,8 +7,13 @@ TEST_CASE("dcp is never worse than any other planner", "[unit][plan]") {
                               .problems = 120,
                               .most_ranks = 16,
                               .most_sequences = 40,
+                              .effort = dcp::plan::Effort::kFast});
+    dcp::plan::test::contest({.first_seed = 1'000,
+                              .problems = 30,
+                              .most_ranks = 64,
+                              .most_sequences = 700,
                               .effort = dcp::plan::Effort::kFast,
-                              .slack = 0.01});
+                              .slack = 1e-3});
     dcp::plan::test::contest({.first_seed = 10'000,
                               .problems = 12,
                               .most_ranks = 24,
