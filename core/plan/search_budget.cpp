@@ -30,6 +30,7 @@ SearchBudget fast_budget() {
 // Small problems are done in milliseconds whatever is tried, and leave search the least room.
 constexpr std::size_t kFewSequences = 128;
 constexpr std::size_t kVeryFewSequences = 48;
+constexpr std::size_t kPackedExactly = 160;
 // From one seed to another arrangements differ most where ranks have few micro-batches: below so
 // many sequences there is time for several.
 constexpr std::size_t kSomeSequences = 512;
@@ -49,10 +50,12 @@ void repeat_arrangements(int times, SearchBudget& budget) {
 // best plans come from gangs that have hardly been moved, often of degrees that nest.
 constexpr double kBrief = 1.0 / 40;
 
-void add_brief_arrangements(SearchBudget& budget) {
-    for (const bool nested : {false, true}) {
-        budget.arrangements.push_back(
-            {.fills_gangs = true, .nested_degrees = nested, .moves = kBrief});
+void add_brief_arrangements(int times, SearchBudget& budget) {
+    for (; times > 0; --times) {
+        for (const bool nested : {false, true}) {
+            budget.arrangements.push_back(
+                {.fills_gangs = true, .nested_degrees = nested, .moves = kBrief});
+        }
     }
 }
 
@@ -81,15 +84,15 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         budget.arrange_moves_a_sequence *= 3;
         budget.kept = 10;
         budget.finalists = 12;
-    } else if (effort == Effort::kBackground && num_sequences < kFewSequences) {
-        repeat_arrangements(5, budget);
+    } else if (effort == Effort::kBackground && num_sequences < kPackedExactly) {
+        repeat_arrangements(8, budget);
         budget.finalists = 12;
-        budget.fullest_merge_shares = {0.0, 0.98};
+        budget.fullest_merge_shares = {0.0, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995};
     } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
         repeat_arrangements(3, budget);
     }
     if (effort == Effort::kBackground) {
-        add_brief_arrangements(budget);
+        add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);
