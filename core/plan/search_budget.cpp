@@ -48,13 +48,15 @@ void repeat_arrangements(int times, SearchBudget& budget) {
 // The longer gangs are moved about, the more short sequences end in them, and the fewer are left to
 // level ranks with: where micro-batches of any length cost about alike (with recomputation) the
 // best plans come from gangs that have hardly been moved, often of degrees that nest.
-constexpr double kBrief = 1.0 / 40;
+constexpr double kBrief[] = {1.0 / 40, 1.0 / 400};
 
 void add_brief_arrangements(int times, SearchBudget& budget) {
     for (; times > 0; --times) {
-        for (const bool nested : {false, true}) {
-            budget.arrangements.push_back(
-                {.fills_gangs = true, .nested_degrees = nested, .moves = kBrief});
+        for (const double moves : kBrief) {
+            for (const bool nested : {false, true}) {
+                budget.arrangements.push_back(
+                    {.fills_gangs = true, .nested_degrees = nested, .moves = moves});
+            }
         }
     }
 }
@@ -92,7 +94,7 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         repeat_arrangements(3, budget);
     }
     if (effort == Effort::kBackground) {
-        add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
+        add_brief_arrangements(num_sequences < kSomeSequences ? 2 : 1, budget);
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);
