@@ -91,10 +91,12 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         budget.finalists = 12;
         budget.fullest_merge_shares = {0.0, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995};
     } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
-        repeat_arrangements(3, budget);
+        repeat_arrangements(5, budget);
+        budget.kept = 10;
+        budget.finalists = 12;
     }
     if (effort == Effort::kBackground) {
-        add_brief_arrangements(num_sequences < kSomeSequences ? 2 : 1, budget);
+        add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
     }
     const auto scale = [share](std::int64_t& count) {
         count = static_cast<std::int64_t>(static_cast<double>(count) * share);
