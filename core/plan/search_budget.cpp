@@ -95,6 +95,14 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         budget.kept = 10;
         budget.finalists = 12;
     }
+    if (effort == Effort::kBackground && num_sequences >= kSomeSequences &&
+        problem.topology.ranks > kFewRanks) {
+        // What takes time without making plans shorter there.
+        budget.most_thrifty_packs = 1;
+        if (num_sequences < 2 * kSomeSequences) {
+            budget.final_moves_a_sequence = 1000;
+        }
+    }
     if (effort == Effort::kBackground) {
         add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
     }
