@@ -7,7 +7,18 @@ namespace {
 constexpr double kFewTargets[] = {1.02, 1.06, 3.0};
 constexpr double kFarTargets[] = {1.3, 3.0};  // where the bound says little
 
-SearchBudget fast_budget() {
+// Small problems are done in milliseconds whatever is tried, and leave search the least room.
+constexpr std::size_t kFewSequences = 128;
+constexpr std::size_t kVeryFewSequences = 48;
+constexpr std::size_t kPackedExactly = 160;
+// From one seed to another arrangements differ most where ranks have few micro-batches: below so
+// many sequences there is time for several.
+constexpr std::size_t kSomeSequences = 512;
+// On few ranks the best number of micro-batches is what matters most.
+constexpr int kFewRanks = 8;
+constexpr std::size_t kMostOnFewRanks = 1024;
+
+SearchBudget least_budget() {
     return {.targets = kOneTarget,
             .far_targets = kFarTargets,
             .waste_shares = {0.4},
@@ -26,17 +37,6 @@ SearchBudget fast_budget() {
             .moves_a_sequence = 2,
             .final_moves_a_sequence = 20};
 }
-
-// Small problems are done in milliseconds whatever is tried, and leave search the least room.
-constexpr std::size_t kFewSequences = 128;
-constexpr std::size_t kVeryFewSequences = 48;
-constexpr std::size_t kPackedExactly = 160;
-// From one seed to another arrangements differ most where ranks have few micro-batches: below so
-// many sequences there is time for several.
-constexpr std::size_t kSomeSequences = 512;
-// On few ranks the best number of micro-batches is what matters most.
-constexpr int kFewRanks = 8;
-constexpr std::size_t kMostOnFewRanks = 1024;
 
 void repeat_arrangements(int times, SearchBudget& budget) {
     const std::vector<ArrangementStart> starts = budget.arrangements;
@@ -61,55 +61,60 @@ void add_brief_arrangements(int times, SearchBudget& budget) {
     }
 }
 
-}  // namespace
-
-SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
+SearchBudget fast_budget(const Problem& problem, double share) {
     const std::size_t num_sequences = problem.sequences.size();
-    SearchBudget budget = effort == Effort::kFast ? fast_budget() : SearchBudget{};
-    if (effort == Effort::kFast && num_sequences < kFewSequences) {
-        budget = SearchBudget{.targets = kFewTargets,
-                              .arrange_moves_a_sequence = 20,
-                              .kept = 2,
-                              .finalists = 2,
-                              .moves_a_sequence = 20,
-                              .final_moves_a_sequence = 100};
+    if (num_sequences < kFewSequences) {
+        return {.targets = kFewTargets,
+                .arrange_moves_a_sequence = 20,
+                .kept = 2,
+                .finalists = 2,
+                .moves_a_sequence = 20,
+                .final_moves_a_sequence = 100};
     }
-    if (effort == Effort::kFast && share == 1 && problem.topology.ranks <= kFewRanks &&
-        num_sequences >= kFewSequences && num_sequences < kMostOnFewRanks) {
+    SearchBudget budget = least_budget();
+    if (share < 1) {
+        budget.targets = {};
+        budget.far_targets = {};
+        budget.arrange_moves_a_sequence = share < 0.5 ? 0 : 1;  // 0: the least there are
+        budget.moves_a_sequence = 0;                            // the whole is improved, once
+        budget.final_moves_a_sequence = 0;
+    } else if (problem.topology.ranks <= kFewRanks && num_sequences < kMostOnFewRanks) {
         budget.most_packs = 4;
         budget.most_thrifty_packs = 4;
         budget.kept = 2;
         budget.finalists = 2;
         budget.least_moves = 500;
     }
-    if (effort == Effort::kBackground && num_sequences < kVeryFewSequences) {
+    return budget;
+}
+
+SearchBudget background_budget(const Problem& problem, double share) {
+    const std::size_t num_sequences = problem.sequences.size();
+    SearchBudget budget;
+    if (num_sequences < kVeryFewSequences) {
         budget.arrange_moves_a_sequence *= 3;
         budget.kept = 10;
         budget.finalists = 12;
-    } else if (effort == Effort::kBackground && num_sequences < kPackedExactly) {
+    } else if (num_sequences < kPackedExactly) {
         repeat_arrangements(8, budget);
         budget.finalists = 12;
         budget.fullest_merge_shares = {0.0, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995};
-    } else if (effort == Effort::kBackground && share == 1 && num_sequences < kSomeSequences) {
+    } else if (share == 1 && num_sequences < kSomeSequences) {
         repeat_arrangements(5, budget);
         budget.kept = 10;
         budget.finalists = 12;
-    }
-    if (effort == Effort::kBackground && num_sequences >= kSomeSequences &&
-        problem.topology.ranks > kFewRanks) {
+    } else if (num_sequences >= kSomeSequences && problem.topology.ranks > kFewRanks) {
         // What takes time without making plans shorter there.
         budget.most_thrifty_packs = 1;
         if (num_sequences < 2 * kSomeSequences) {
             budget.final_moves_a_sequence = 1000;
         }
     }
-    if (effort == Effort::kBackground) {
-        add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
-    }
-    const auto scale = [share](std::int64_t& count) {
-        count = static_cast<std::int64_t>(static_cast<double>(count) * share);
-    };
-    if (effort == Effort::kBackground && share < 0.5) {
+    add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
+    if (share < 0.5) {
+        const auto scale = [share](std::int64_t& count) {
+            count = static_cast<std::int64_t>(static_cast<double>(count) * share);
+        };
         budget.targets = kFewTargets;
         budget.waste_shares = {0.4};
         budget.kept = 2;
@@ -118,14 +123,14 @@ SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
         scale(budget.moves_a_sequence);
         scale(budget.final_moves_a_sequence);
     }
-    if (effort == Effort::kFast && share < 1 && num_sequences >= kFewSequences) {
-        budget.targets = {};
-        budget.far_targets = {};
-        budget.arrange_moves_a_sequence = share < 0.5 ? 0 : 1;  // 0: the least there are
-        budget.moves_a_sequence = 0;                            // the whole is improved, once
-        budget.final_moves_a_sequence = 0;
-    }
     return budget;
+}
+
+}  // namespace
+
+SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
+    return effort == Effort::kFast ? fast_budget(problem, share)
+                                   : background_budget(problem, share);
 }
 
 }  // namespace dcp::plan
