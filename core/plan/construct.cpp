@@ -16,7 +16,7 @@ namespace dcp::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kCounts = 3;  // of micro-batches that are tried in a room
+constexpr int kCounts = 3;  // of micro-batches that are tried in a room
 
 // Of sequences like these, the most tokens that one rank runs within `room`, in micro-batches that
 // hold `full` tokens at most and are alike.
@@ -43,7 +43,8 @@ double tokens_in_room(const MicroCosts& costs, double room, const Load& like, st
         deepest.fixed_seconds + static_cast<double>(full) * seconds_a_token(deepest);
     double most = 0;
     const double first = std::max(1.0, std::floor(room / full_seconds));
-    for (double count = first; count < first + kCounts; ++count) {
+    for (int more = 0; more < kCounts; ++more) {
+        const double count = first + more;
         most = std::max(most, count * held(room / count));
     }
     return most;

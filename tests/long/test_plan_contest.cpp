@@ -1,6 +1,6 @@
-// Whoever else plans, dcp's plan is not longer (in fast effort and with hundreds of sequences: not by
-// more than 0.2 %): thousands of
-// random problems and all planners there are, those of others included.
+// Whoever else plans, dcp's plan is not longer (in fast effort and with hundreds of sequences: not
+// by more than 0.2 %): thousands of random problems and all planners there are, those of others
+// included.
 #include "tests/support/plan_contest.hpp"
 #include <catch2/catch.hpp>
 
