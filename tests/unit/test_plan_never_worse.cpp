@@ -8,8 +8,8 @@ TEST_CASE("dcp is never worse than any other planner", "[unit][plan]") {
                               .most_ranks = 16,
                               .most_sequences = 40,
                               .effort = dcp::plan::Effort::kFast});
-    dcp::plan::test::contest({.first_seed = 1'000,
-                              .problems = 30,
+    dcp::plan::test::contest({.first_seed = 150,
+                              .problems = 40,
                               .most_ranks = 64,
                               .most_sequences = 700,
                               .effort = dcp::plan::Effort::kFast,
