@@ -1,6 +1,7 @@
 #include "core/plan/rooms.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace dcp::plan {
@@ -10,6 +11,7 @@ namespace {
 constexpr double kPacking =
     0.995;                      // of a micro-batch's tokens, what packing whole sequences reaches
 constexpr double kLongest = 3;  // rooms up to this many target times are in the table
+constexpr int kCounts = 3;      // of micro-batches that are tried in one room
 constexpr int kWorse = 2;  // so many counts of micro-batches in turn that gain nothing are enough
 
 }  // namespace
@@ -99,6 +101,36 @@ void Rooms::fill(const std::vector<Kind>& kinds) {
             first = is_better ? count : first;
         }
     }
+}
+
+double tokens_in_room(const MicroCosts& costs, double room, const Load& like, std::int64_t full) {
+    const double squares = like.squared_tokens / static_cast<double>(like.tokens);
+    const auto seconds_a_token = [&](const MicroCosts::Level& level) {
+        return level.token_seconds + level.squared_seconds * squares;
+    };
+    // In one micro-batch: from where the piece of the costs begins to where time or memory ends.
+    const auto held = [&](double seconds) {
+        double most = 0;
+        double least = 0;
+        for (const MicroCosts::Level& level : costs.levels(0)) {
+            const auto end = static_cast<double>(std::min(level.most_tokens, full));
+            const double tokens =
+                std::min(end, (seconds - level.fixed_seconds) / seconds_a_token(level));
+            most = tokens > least ? std::max(most, tokens) : most;
+            least = end;
+        }
+        return most;
+    };
+    const MicroCosts::Level& deepest = *costs.level(0, full);
+    const double full_seconds =
+        deepest.fixed_seconds + static_cast<double>(full) * seconds_a_token(deepest);
+    double most = 0;
+    const double first = std::max(1.0, std::floor(room / full_seconds));
+    for (int more = 0; more < kCounts; ++more) {
+        const double count = first + more;
+        most = std::max(most, count * held(room / count));
+    }
+    return most;
 }
 
 void Pool::add(const Load& one, int times) {

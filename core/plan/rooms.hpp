@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "core/plan/micro_costs.hpp"
@@ -63,6 +64,10 @@ private:
     std::vector<Amounts> amounts_;
     double seconds_a_token_ = 0;
 };
+
+// The same of one room, exactly, without a table: of sequences like these, the most tokens that a
+// rank runs within `room` seconds, in micro-batches that are alike and hold at most `full` tokens.
+double tokens_in_room(const MicroCosts& costs, double room, const Load& like, std::int64_t full);
 
 // The short sequences as far as the judgement needs them, and how many micro-batches they need at
 // least: sequences longer than half a micro-batch never share one, so tokens alone say too little
