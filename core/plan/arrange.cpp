@@ -39,9 +39,14 @@ public:
           random_(effort.seed),
           state_(problem, costs, std::move(start), bound_seconds, effort.moves < kFewMoves),
           degrees_(gang_degrees(problem, costs, effort.nested_degrees)),
-          moves_(state_, degrees_, random_) {}
+          moves_(state_, degrees_, random_) {
+        for (ArrangeState::Member& gang : state_.gangs()) {
+            gang.choice = effort.fits_gangs ? Placer::kFitting : 0;
+        }
+    }
 
     Arrangement run() {
+        state_.set_target(kFirstTarget * bound_);
         reached_ = state_.least_time();
         step_ = reached_;
         save();
@@ -49,10 +54,11 @@ public:
         if (!degrees_.empty()) {
             anneal();
         }
-        return state_.arranged(std::move(saved_), std::move(saved_pool_), reached_);
+        return state_.arranged(std::move(saved_), std::move(saved_pool_), saved_ending_, reached_);
     }
 
 private:
+    static constexpr double kFirstTarget = 1.01;  // over the bound
     static constexpr double kHot = 0.5;
     static constexpr std::int64_t kRounds = 12;
     static constexpr std::int64_t kFewMoves = 3000;
@@ -101,6 +107,7 @@ private:
     void save() {
         saved_ = state_.gangs();
         saved_pool_ = state_.pool();
+        saved_ending_ = state_.ending();
     }
 
     double bound_;
@@ -115,6 +122,7 @@ private:
     bool is_done_ = false;
     std::vector<ArrangeState::Member> saved_;
     std::vector<std::int32_t> saved_pool_;
+    Ending saved_ending_;
 };
 
 }  // namespace

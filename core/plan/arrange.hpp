@@ -26,6 +26,8 @@ struct ArrangeEffort {
     std::int64_t moves = 0;
     std::uint64_t seed = 0;
     bool nested_degrees = false;  // only degrees that divide a node or are whole nodes
+    // Gangs first stand where least time is lost, not on ranks that are ready soonest.
+    bool fits_gangs = false;
 };
 
 // Annealing over degrees, places and contents of gangs, with a fixed number of moves. Every

@@ -47,12 +47,20 @@ bool ArrangeMoves::keep(double most) {
     return true;
 }
 
+int ArrangeMoves::draw_choice() {
+    return static_cast<int>(random_.below(Placer::kFitting + 1));
+}
+
+int ArrangeMoves::draw_good_choice() {
+    return random_.uniform() < 0.5 ? Placer::kFitting : 0;
+}
+
 bool ArrangeMoves::try_choice(double most) {
     const std::size_t i = draw_gang();
     if (i == kNone) {
         return false;
     }
-    const int before = std::exchange(gangs_[i].choice, static_cast<int>(random_.below(6)));
+    const int before = std::exchange(gangs_[i].choice, draw_choice());
     if (before == gangs_[i].choice || keep(most)) {
         return before != gangs_[i].choice;
     }
@@ -92,7 +100,7 @@ bool ArrangeMoves::try_degree(double most) {
     gang.degree_index = index;
     gang.seconds = seconds;
     if (random_.uniform() < 0.5) {
-        gang.choice = 0;
+        gang.choice = draw_good_choice();
     }
     if (keep(most)) {
         return true;
@@ -230,6 +238,7 @@ bool ArrangeMoves::try_opening(double most) {
         return false;
     }
     gang.seconds = costs_.seconds(index, gang.load);
+    gang.choice = draw_good_choice();
     for (const std::int32_t sequence : gang.sequences) {
         pool_load_.add(state_.load_of_sequence(sequence), -1);
     }

@@ -24,6 +24,9 @@ private:
     static constexpr std::size_t kNone = ~std::size_t{0};
 
     std::size_t draw_gang();
+    // Of a gang's ranks: any choice; or one of the two that are best by their measure.
+    int draw_choice();
+    int draw_good_choice();
     bool keep(double most);
     bool try_choice(double most);
     bool try_degree(double most);

@@ -72,13 +72,30 @@ bool ArrangeState::reload(Member& gang, const Load& load) const {
 
 void ArrangeState::set_target(double seconds) {
     target_ = seconds;
+    const std::int64_t full = costs_.most_tokens(0);
+    const Load full_one{.tokens = full,
+                        .squared_tokens = squares_a_token() * static_cast<double>(full)};
+    set_ending({.seconds = seconds,
+                .full_seconds = costs_.seconds(0, full_one),
+                .fixed_seconds = costs_.levels(0).front().fixed_seconds});
     make_rooms(seconds);
+}
+
+void ArrangeState::set_ending(const Ending& ending) {
+    if (ending != placer_.ending()) {
+        placer_.set_ending(ending);
+        placed_.clear();
+    }
+}
+
+double ArrangeState::squares_a_token() const {
+    const Load& pool = pool_load_.load();
+    return pool.squared_tokens / static_cast<double>(std::max<std::int64_t>(1, pool.tokens));
 }
 
 void ArrangeState::make_rooms(double seconds) {
     const Load& pool = pool_load_.load();
-    const double squares =
-        pool.squared_tokens / static_cast<double>(std::max<std::int64_t>(1, pool.tokens));
+    const double squares = squares_a_token();
     const auto is_near = [](double a, double b, double most) {
         return std::abs(a - b) <= most * b;
     };
@@ -205,7 +222,9 @@ double ArrangeState::least_time() {
 
 Arrangement ArrangeState::arranged(std::vector<Member> gangs,
                                    std::vector<std::int32_t> short_ones,
+                                   const Ending& ending,
                                    double seconds) {
+    placer_.set_ending(ending);
     gangs_ = std::move(gangs);
     order_.clear();
     sort_order();

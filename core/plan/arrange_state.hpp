@@ -20,7 +20,7 @@ public:
         std::vector<std::int32_t> sequences;
         Load load;
         double seconds = 0;
-        int choice = 0;  // of the groups it could have, best first
+        int choice = 0;  // of the groups it could have, as Placer counts them
         bool is_gone = false;
     };
 
@@ -47,6 +47,9 @@ public:
     // The time in which all should be done.
     double target() const { return target_; }
     void set_target(double seconds);
+    // What gangs are fitted to; the target sets it.
+    const Ending& ending() const { return placer_.ending(); }
+    void set_ending(const Ending& ending);
 
     // Rank-seconds that are missing for all to be done by the target time.
     double judge();
@@ -55,9 +58,10 @@ public:
     // Least time in which the short sequences find room behind what the gangs do.
     double least_time();
 
-    // The gangs with their ranks.
+    // The gangs with their ranks, fitted to that ending.
     Arrangement arranged(std::vector<Member> gangs,
                          std::vector<std::int32_t> short_ones,
+                         const Ending& ending,
                          double seconds);
 
 private:
@@ -73,6 +77,7 @@ private:
     void place_all();
     double missing_within(double makespan) const;
     void make_rooms(double seconds);
+    double squares_a_token() const;
 
     const Problem& problem_;
     const MicroCosts& costs_;

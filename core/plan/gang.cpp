@@ -191,7 +191,78 @@ void Placer::across_nodes(int degree, int choice) {
     group_.insert(group_.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(rest));
 }
 
+bool Placer::fit_inside_a_node(int degree, double seconds) {
+    constexpr double kLater = 1e-3;  // of ranks that lose as much, those that are ready later
+    const auto count = static_cast<std::size_t>(degree);
+    const bool is_even = topology_.speeds.empty();
+    // What a rank would lose if it did nothing else, and when it is ready: both are no longer lost.
+    const auto before = [&](int rank) {
+        return ready(rank) + ending_.lost(ending_.seconds - ready(rank));
+    };
+    Window best{.charge = std::numeric_limits<double>::infinity(), .room = 0, .node = 0, .end = 0};
+    for (std::size_t node = 0; node + 1 < begins_.size(); ++node) {
+        const std::span<const int> own = ranks_of(node);
+        double sum = 0;  // of what the window's ranks were to lose
+        for (std::size_t i = 0; i + 1 < std::min(count, own.size()); ++i) {
+            sum += before(own[i]);
+        }
+        for (std::size_t end = count; end <= own.size(); ++end) {
+            const double start = ready(own[end - 1]);
+            const double taken =
+                is_even ? seconds : slowed(own.subspan(end - count, count), seconds);
+            sum += before(own[end - 1]);
+            const double room = ending_.seconds - start - taken;
+            const double charge = degree * (start + ending_.lost(room)) - sum - kLater * start;
+            sum -= before(own[end - count]);
+            if (room < 0) {
+                continue;
+            }
+            best = std::min(
+                best, Window{.charge = charge, .room = own.size() - end, .node = node, .end = end});
+        }
+    }
+    if (best.end > 0) {
+        take(best, degree);
+    }
+    return best.end > 0;
+}
+
+// Full nodes that are ready last of those that finish in time.
+bool Placer::fit_across_nodes(int degree, double seconds) {
+    const auto node_size = static_cast<std::size_t>(topology_.ranks_per_node);
+    std::vector<std::size_t> nodes;
+    for (std::size_t node = 0; node < node_order_.size(); ++node) {
+        const std::span<const int> own = ranks_of(node);
+        if (own.size() == node_size &&
+            ready(own.back()) + slowed(own, seconds) <= ending_.seconds) {
+            nodes.push_back(node);
+        }
+    }
+    const auto num_nodes = static_cast<std::size_t>(topology_.nodes_for(degree));
+    if (nodes.size() < num_nodes) {
+        return false;
+    }
+    std::stable_sort(nodes.begin(), nodes.end(), [&](std::size_t a, std::size_t b) {
+        return ready(ranks_of(a).back()) > ready(ranks_of(b).back());
+    });
+    group_.clear();
+    for (std::size_t i = 0; i < num_nodes; ++i) {
+        const std::span<const int> own = ranks_of(nodes[i]);
+        const std::size_t left = static_cast<std::size_t>(degree) - group_.size();
+        const std::span<const int> taken = own.last(std::min(left, node_size));
+        group_.insert(group_.end(), taken.begin(), taken.end());
+    }
+    return true;
+}
+
 void Placer::choose_unsorted(int degree, int choice, double seconds) {
+    if (choice == kFitting) {
+        const bool is_wide = degree > topology_.ranks_per_node;
+        if (is_wide ? fit_across_nodes(degree, seconds) : fit_inside_a_node(degree, seconds)) {
+            return;
+        }
+        choice = 0;
+    }
     if (degree > topology_.ranks_per_node) {
         across_nodes(degree, choice);
     } else if (choice == 0 && topology_.speeds.empty()) {

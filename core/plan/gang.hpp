@@ -1,6 +1,7 @@
 // A micro-batch that has no ranks yet, and the choice of ranks for it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,18 +23,40 @@ struct Gang {
 // Wide before narrow, long before short; gangs that are alike stay in their order.
 void sort_wide_first(std::vector<Gang>& gangs);
 
-// Places one micro-batch after the other on ranks that obey the node rule, can finish it soonest
-// and wait least for each other.
+// When all should be done, and what is lost of a room of time before that: micro-batches come in
+// whole numbers.
+struct Ending {
+    double seconds = 0;
+    double full_seconds = 1;   // of a full micro-batch on one rank
+    double fixed_seconds = 0;  // of any
+
+    // What remains behind full ones; a larger rest takes one more, for its fixed cost.
+    double lost(double room) const {
+        const double full_ones =
+            static_cast<double>(static_cast<std::int64_t>(room / full_seconds));
+        return std::min(room - full_ones * full_seconds, fixed_seconds);
+    }
+    bool operator==(const Ending&) const = default;
+};
+
+// Places one micro-batch after the other on ranks that obey the node rule: those that can finish it
+// soonest and wait least for each other, or those that lose least of the time until an ending.
 class Placer {
 public:
+    // As a choice: the ranks that lose least, so gangs stack up on few of them; ranks that are
+    // ready soonest where no ranks finish in time.
+    static constexpr int kFitting = 6;
+
     explicit Placer(const Topology& topology);  // every rank is ready at 0
     Placer(const Topology& topology, const std::vector<double>& ready);
 
     void clear();  // every rank is ready at 0 again
+    void set_ending(const Ending& ending) { ending_ = ending; }
+    const Ending& ending() const { return ending_; }
 
     // Which ranks (sorted), when a micro-batch takes `seconds` on ranks of speed 1. Inside a node
-    // there are several such groups, and nodes are a choice too: `choice` takes one that is not the
-    // best, and counts from the best again when there are no more.
+    // there are several such groups, and nodes are a choice too: a `choice` below kFitting takes
+    // one that is not the best, and counts from the best again when there are no more.
     const std::vector<int>& choose(int degree, int choice, double seconds);
     // The best such group for a micro-batch of unknown length; a single rank is one that is ready
     // soonest, the first of several.
@@ -89,9 +112,13 @@ private:
     void inside_a_node(int degree, int choice, double seconds);
     void choose_unsorted(int degree, int choice, double seconds);
     void across_nodes(int degree, int choice);
+    // False where no ranks finish in time.
+    bool fit_inside_a_node(int degree, double seconds);
+    bool fit_across_nodes(int degree, double seconds);
 
     const Topology& topology_;
     State state_;
+    Ending ending_;
     std::vector<std::size_t> begins_;  // ranks of node n in state_: [begins_[n], begins_[n + 1])
     std::vector<std::size_t> node_order_;
     std::vector<Window> windows_;

@@ -295,9 +295,11 @@ private:
         if (outline.short_ones.empty()) {
             return;
         }
-        const Arrangement better =
-            arrange(problem_, costs_, std::move(outline), bound_,
-                    {.moves = arrange_moves(start), .seed = ++seed_, .nested_degrees = is_nested});
+        const Arrangement better = arrange(problem_, costs_, std::move(outline), bound_,
+                                           {.moves = arrange_moves(start),
+                                            .seed = ++seed_,
+                                            .nested_degrees = is_nested,
+                                            .fits_gangs = start.fits_gangs});
         std::vector<Candidate> kept;
         for (const Habits& habits : drawings(better)) {
             Draft draft = constructor_.construct(better, better.seconds, habits);

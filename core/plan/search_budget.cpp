@@ -27,7 +27,7 @@ SearchBudget least_budget() {
             .merge_shares = {0.85},
             .most_packs = 1,
             .most_thrifty_packs = 1,
-            .arrangements = {{.fills_gangs = true}},
+            .arrangements = {{.fills_gangs = true, .fits_gangs = true}},
             .enough = 1.01,
             .families_from = 1.05,
             .gangs_also_stay = false,
@@ -54,8 +54,10 @@ void add_brief_arrangements(int times, SearchBudget& budget) {
     for (; times > 0; --times) {
         for (const double moves : kBrief) {
             for (const bool nested : {false, true}) {
-                budget.arrangements.push_back(
-                    {.fills_gangs = true, .nested_degrees = nested, .moves = moves});
+                budget.arrangements.push_back({.fills_gangs = true,
+                                               .nested_degrees = nested,
+                                               .fits_gangs = true,
+                                               .moves = moves});
             }
         }
     }
@@ -92,7 +94,7 @@ SearchBudget background_budget(const Problem& problem, double share) {
     const std::size_t num_sequences = problem.sequences.size();
     SearchBudget budget;
     if (num_sequences < kVeryFewSequences) {
-        budget.arrange_moves_a_sequence *= 3;
+        budget.arrange_moves_a_sequence *= 4;
         budget.kept = 10;
         budget.finalists = 12;
     } else if (num_sequences < kPackedExactly) {

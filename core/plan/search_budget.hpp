@@ -18,6 +18,7 @@ inline constexpr double kOneTarget[] = {1.03};
 struct ArrangementStart {
     bool fills_gangs = true;      // short sequences do, before anything is moved
     bool nested_degrees = false;  // only degrees that nest
+    bool fits_gangs = false;      // they first stand where least time is lost
     double moves = 1;             // share of an arrangement's moves
 };
 
@@ -33,7 +34,9 @@ struct SearchBudget {
     std::vector<double>
         fullest_merge_shares;  // the same where packs are filled exactly; none: never
     // Each with a seed of its own.
-    std::vector<ArrangementStart> arrangements = {{.fills_gangs = true}, {.fills_gangs = false}};
+    std::vector<ArrangementStart> arrangements = {{.fills_gangs = true, .fits_gangs = true},
+                                                  {.fills_gangs = false, .fits_gangs = true},
+                                                  {.fills_gangs = true}};
     // A draft that promises no more than this times what was arranged needs no rival; 0: all are
     // drawn up.
     double enough = 0;
@@ -41,8 +44,8 @@ struct SearchBudget {
     // always, and first.
     double families_from = 0;
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
-    std::int64_t arrange_moves_a_sequence = 400;
-    std::size_t kept = 5;             // drafts of each family that are improved a little
+    std::int64_t arrange_moves_a_sequence = 200;
+    std::size_t kept = 4;             // drafts of each family that are improved a little
     std::size_t finalists = 4;        // of those, drafts that are improved much
     std::int64_t least_moves = 2000;  // of an annealing
     std::int64_t moves_a_sequence = 100;

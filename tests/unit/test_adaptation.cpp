@@ -102,7 +102,7 @@ struct Halves {
 };
 
 Halves train_both(bool corrects) {
-    constexpr int kIterations = 60;
+    constexpr int kIterations = 120;  // the first few of each half are planned with wrong costs
     Machine machine;
     CostLearner learner(plan::any_degrees(kRanks), kRanks, corrects);
     Halves halves{};
