@@ -35,18 +35,18 @@ public:
               const ArrangeEffort& effort)
         : bound_(bound_seconds),
           fixed_seconds_(costs.levels(0).front().fixed_seconds),
+          fits_gangs_(effort.fits_gangs),
+          ranks_(problem.topology.ranks),
+          ranks_per_node_(problem.topology.ranks_per_node),
           most_moves_(effort.moves),
           random_(effort.seed),
           state_(problem, costs, std::move(start), bound_seconds, effort.moves < kFewMoves),
           degrees_(gang_degrees(problem, costs, effort.nested_degrees)),
-          moves_(state_, degrees_, random_) {
-        for (ArrangeState::Member& gang : state_.gangs()) {
-            gang.choice = effort.fits_gangs ? Placer::kFitting : 0;
-        }
-    }
+          moves_(state_, degrees_, random_) {}
 
     Arrangement run() {
         state_.set_target(kFirstTarget * bound_);
+        begin();
         reached_ = state_.least_time();
         step_ = reached_;
         save();
@@ -62,6 +62,27 @@ private:
     static constexpr double kHot = 0.5;
     static constexpr std::int64_t kRounds = 12;
     static constexpr std::int64_t kFewMoves = 3000;
+
+    // Fits all gangs, or those inside a node only: at first the fewer moves follow the more that
+    // decides.
+    void begin() {
+        if (!fits_gangs_) {
+            return;
+        }
+        fit(ranks_);
+        const double all = state_.least_time();
+        fit(ranks_per_node_);
+        if (all <= state_.least_time()) {
+            fit(ranks_);
+        }
+    }
+
+    void fit(int widest) {
+        for (ArrangeState::Member& gang : state_.gangs()) {
+            const bool is_fitted = state_.costs().degree(gang.degree_index) <= widest;
+            gang.choice = is_fitted ? Placer::kFitting : 0;
+        }
+    }
 
     void anneal() {
         double value = state_.judge();
@@ -112,6 +133,9 @@ private:
 
     double bound_;
     double fixed_seconds_;  // of a micro-batch
+    bool fits_gangs_;
+    int ranks_;
+    int ranks_per_node_;
     std::int64_t most_moves_;
     FastRandom random_;
     ArrangeState state_;

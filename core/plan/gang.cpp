@@ -195,25 +195,39 @@ bool Placer::fit_inside_a_node(int degree, double seconds) {
     constexpr double kLater = 1e-3;  // of ranks that lose as much, those that are ready later
     const auto count = static_cast<std::size_t>(degree);
     const bool is_even = topology_.speeds.empty();
-    // What a rank would lose if it did nothing else, and when it is ready: both are no longer lost.
-    const auto before = [&](int rank) {
-        return ready(rank) + ending_.lost(ending_.seconds - ready(rank));
-    };
+    double alike = -1;  // when the ranks of the last node were ready that were so together
     Window best{.charge = std::numeric_limits<double>::infinity(), .room = 0, .node = 0, .end = 0};
     for (std::size_t node = 0; node + 1 < begins_.size(); ++node) {
         const std::span<const int> own = ranks_of(node);
-        double sum = 0;  // of what the window's ranks were to lose
-        for (std::size_t i = 0; i + 1 < std::min(count, own.size()); ++i) {
-            sum += before(own[i]);
+        if (own.size() < count) {
+            continue;
         }
-        for (std::size_t end = count; end <= own.size(); ++end) {
+        std::size_t end = count;
+        if (const double first = ready(own.front()); is_even && first == ready(own.back())) {
+            if (first == alike) {
+                continue;  // no better than that node
+            }
+            alike = first;
+            end = own.size();  // whichever ranks
+        }
+        // When a rank is ready and what it would lose then, if it did nothing else: with the gang,
+        // neither is lost.
+        spent_.clear();
+        for (const int rank : own) {
+            spent_.push_back(ready(rank) + ending_.lost(ending_.seconds - ready(rank)));
+        }
+        double sum = 0;
+        for (std::size_t i = end - count; i + 1 < end; ++i) {
+            sum += spent_[i];
+        }
+        for (; end <= own.size(); ++end) {
             const double start = ready(own[end - 1]);
             const double taken =
                 is_even ? seconds : slowed(own.subspan(end - count, count), seconds);
-            sum += before(own[end - 1]);
+            sum += spent_[end - 1];
             const double room = ending_.seconds - start - taken;
             const double charge = degree * (start + ending_.lost(room)) - sum - kLater * start;
-            sum -= before(own[end - count]);
+            sum -= spent_[end - count];
             if (room < 0) {
                 continue;
             }

@@ -122,6 +122,7 @@ private:
     std::vector<std::size_t> begins_;  // ranks of node n in state_: [begins_[n], begins_[n + 1])
     std::vector<std::size_t> node_order_;
     std::vector<Window> windows_;
+    std::vector<double> spent_;
     std::vector<int> group_;
     // Gangs of one degree are placed one after the other: the best window of every node for the
     // degree asked for last, kept as long as its ranks are ready when they were. 0: none.

@@ -19,7 +19,6 @@ constexpr double kMeanShare = 0.5;
 constexpr double kSeveral = 2;  // micro-batches a rank
 constexpr double kHardlyLonger = 1 + 1e-5;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
-constexpr std::int64_t kLeastArrangeMoves = 350;
 constexpr std::int64_t kMostArrangeMoves = 200'000;
 
 // So far over the bound other targets are tried too.
@@ -207,7 +206,8 @@ private:
     std::int64_t arrange_moves(const ArrangementStart& start) const {
         const double moves = start.moves * static_cast<double>(budget_.arrange_moves_a_sequence) *
                              static_cast<double>(problem_.sequences.size());
-        return std::clamp(static_cast<std::int64_t>(moves), kLeastArrangeMoves, kMostArrangeMoves);
+        return std::clamp(static_cast<std::int64_t>(moves), budget_.least_arrange_moves,
+                          kMostArrangeMoves);
     }
 
     Draft annealed(Draft draft, std::int64_t moves_a_sequence) {

@@ -63,6 +63,8 @@ void add_brief_arrangements(int times, SearchBudget& budget) {
     }
 }
 
+constexpr std::int64_t kPieceArrangeMoves = 120;  // of one of several pieces, in a hurry
+
 SearchBudget fast_budget(const Problem& problem, double share) {
     const std::size_t num_sequences = problem.sequences.size();
     if (num_sequences < kFewSequences) {
@@ -77,8 +79,11 @@ SearchBudget fast_budget(const Problem& problem, double share) {
     if (share < 1) {
         budget.targets = {};
         budget.far_targets = {};
-        budget.arrange_moves_a_sequence = share < 0.5 ? 0 : 1;  // 0: the least there are
-        budget.moves_a_sequence = 0;                            // the whole is improved, once
+        if (share < 0.5) {
+            budget.arrange_moves_a_sequence = 0;
+            budget.least_arrange_moves = kPieceArrangeMoves;
+        }
+        budget.moves_a_sequence = 0;  // the whole is improved, once
         budget.final_moves_a_sequence = 0;
     } else if (problem.topology.ranks <= kFewRanks && num_sequences < kMostOnFewRanks) {
         budget.most_packs = 4;

@@ -45,6 +45,7 @@ struct SearchBudget {
     double families_from = 0;
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 200;
+    std::int64_t least_arrange_moves = 350;
     std::size_t kept = 4;             // drafts of each family that are improved a little
     std::size_t finalists = 4;        // of those, drafts that are improved much
     std::int64_t least_moves = 2000;  // of an annealing
