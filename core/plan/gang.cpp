@@ -6,6 +6,12 @@
 
 namespace dcp::plan {
 
+namespace {
+
+constexpr double kLater = 1e-3;  // of ranks that lose as much, those that are ready later
+
+}  // namespace
+
 Placer::Placer(const Topology& topology)
     : Placer(topology, std::vector<double>(static_cast<std::size_t>(topology.ranks), 0.0)) {}
 
@@ -192,7 +198,6 @@ void Placer::across_nodes(int degree, int choice) {
 }
 
 bool Placer::fit_inside_a_node(int degree, double seconds) {
-    constexpr double kLater = 1e-3;  // of ranks that lose as much, those that are ready later
     const auto count = static_cast<std::size_t>(degree);
     const bool is_even = topology_.speeds.empty();
     double alike = -1;  // when the ranks of the last node were ready that were so together
@@ -210,11 +215,9 @@ bool Placer::fit_inside_a_node(int degree, double seconds) {
             alike = first;
             end = own.size();  // whichever ranks
         }
-        // When a rank is ready and what it would lose then, if it did nothing else: with the gang,
-        // neither is lost.
         spent_.clear();
         for (const int rank : own) {
-            spent_.push_back(ready(rank) + ending_.lost(ending_.seconds - ready(rank)));
+            spent_.push_back(spent(rank));
         }
         double sum = 0;
         for (std::size_t i = end - count; i + 1 < end; ++i) {
@@ -241,7 +244,8 @@ bool Placer::fit_inside_a_node(int degree, double seconds) {
     return best.end > 0;
 }
 
-// Full nodes that are ready last of those that finish in time.
+// Nodes that are neighbours in the order in which all of their ranks are ready, all ranks of them
+// but of the last.
 bool Placer::fit_across_nodes(int degree, double seconds) {
     const auto node_size = static_cast<std::size_t>(topology_.ranks_per_node);
     std::vector<std::size_t> nodes;
@@ -252,21 +256,32 @@ bool Placer::fit_across_nodes(int degree, double seconds) {
             nodes.push_back(node);
         }
     }
-    const auto num_nodes = static_cast<std::size_t>(topology_.nodes_for(degree));
-    if (nodes.size() < num_nodes) {
-        return false;
-    }
     std::stable_sort(nodes.begin(), nodes.end(), [&](std::size_t a, std::size_t b) {
-        return ready(ranks_of(a).back()) > ready(ranks_of(b).back());
+        return ready(ranks_of(a).back()) < ready(ranks_of(b).back());
     });
-    group_.clear();
-    for (std::size_t i = 0; i < num_nodes; ++i) {
-        const std::span<const int> own = ranks_of(nodes[i]);
-        const std::size_t left = static_cast<std::size_t>(degree) - group_.size();
-        const std::span<const int> taken = own.last(std::min(left, node_size));
-        group_.insert(group_.end(), taken.begin(), taken.end());
+    const auto num_nodes = static_cast<std::size_t>(topology_.nodes_for(degree));
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<int> group;
+    for (std::size_t first = 0; first + num_nodes <= nodes.size(); ++first) {
+        group.clear();
+        for (std::size_t i = first; i < first + num_nodes; ++i) {
+            const std::size_t left = static_cast<std::size_t>(degree) - group.size();
+            const std::span<const int> own = ranks_of(nodes[i]).last(std::min(left, node_size));
+            group.insert(group.end(), own.begin(), own.end());
+        }
+        const double start = ready(group.back());
+        double charge =
+            degree * (start + ending_.lost(ending_.seconds - start - slowed(group, seconds))) -
+            kLater * start;
+        for (const int rank : group) {
+            charge -= spent(rank);
+        }
+        if (charge < least) {
+            least = charge;
+            group_ = group;
+        }
     }
-    return true;
+    return nodes.size() >= num_nodes;
 }
 
 void Placer::choose_unsorted(int degree, int choice, double seconds) {

@@ -112,6 +112,11 @@ private:
     void inside_a_node(int degree, int choice, double seconds);
     void choose_unsorted(int degree, int choice, double seconds);
     void across_nodes(int degree, int choice);
+    // When a rank is ready, and what it would lose if it then did nothing but single-rank
+    // micro-batches: with a gang there, neither counts.
+    double spent(int world_rank) const {
+        return ready(world_rank) + ending_.lost(ending_.seconds - ready(world_rank));
+    }
     // False where no ranks finish in time.
     bool fit_inside_a_node(int degree, double seconds);
     bool fit_across_nodes(int degree, double seconds);
