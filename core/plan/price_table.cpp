@@ -142,11 +142,7 @@ WayFinder::WayFinder(const Problem& problem) {
 }
 
 void WayFinder::add_options(Depth& depth, const Problem& problem, int degree, int layers) const {
-    // The fastest rank sets the pace of the bound.
-    double pace = problem.topology.speeds.empty() ? 1 : 0;
-    for (const double speed : problem.topology.speeds) {
-        pace = std::max(pace, speed);
-    }
+    const double pace = problem.topology.fastest_pace();
     double least = 0;  // tokens of the piece
     for (const CostPiece& piece : bounding_pieces(*problem.cost, degree, layers)) {
         const LinearCost& line = piece.line;

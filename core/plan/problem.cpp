@@ -37,9 +37,26 @@ void check_sequence(std::size_t index, const Sequence& sequence) {
     }
 }
 
-std::string bytes_text(double bytes) {
-    return bytes < 1e18 ? format_bytes(static_cast<std::int64_t>(std::ceil(bytes)))
-                        : fmt::format("{:.3g} B", bytes);
+// In tenths of a unit, rounded to the side that is safe: who follows the advice has enough, and a
+// need is never printed as what the budget is.
+std::string bytes_text(double bytes, double (*round)(double)) {
+    if (bytes >= 1e18) {
+        return fmt::format("{:.3g} B", bytes);
+    }
+    double tenth = 1;
+    while (bytes >= 1024 * tenth) {
+        tenth *= 1024;
+    }
+    tenth = tenth > 1 ? tenth / 10 : 1;
+    return format_bytes(static_cast<std::int64_t>(round(round(bytes / tenth) * tenth)));
+}
+
+std::string need_text(double bytes) {
+    return bytes_text(bytes, std::ceil);
+}
+
+std::string budget_text(double bytes) {
+    return bytes_text(bytes, std::floor);
 }
 
 struct Need {
@@ -76,7 +93,8 @@ std::int64_t most_tokens(const Problem& problem, std::int64_t too_many) {
 }
 
 std::string remedy(const Problem& problem, const Sequence& sequence, const Need& need) {
-    std::string text = fmt::format("a budget of {}", bytes_text(need.bytes));
+    const Need most = least_need(problem, load_of(problem.longest()));
+    std::string text = fmt::format("a budget of {}", need_text(std::max(need.bytes, most.bytes)));
     const std::int64_t tokens = most_tokens(problem, sequence.tokens);
     if (tokens > 0) {
         text += fmt::format(", or sequences of at most {} tokens", tokens);
@@ -234,8 +252,8 @@ void require_all_fit(const Problem& problem) {
         throw PlanError(fmt::format(
             "{} of {} tokens fits nowhere: it needs {} a rank (SP degree {}, {} of {} layers "
             "recomputed), the budget is {}; what would make it fit: {}",
-            who, sequence.tokens, bytes_text(need.bytes), need.degree, need.depth,
-            problem.cost->layers(), bytes_text(problem.memory_budget_bytes),
+            who, sequence.tokens, need_text(need.bytes), need.degree, need.depth,
+            problem.cost->layers(), budget_text(problem.memory_budget_bytes),
             remedy(problem, sequence, need)));
     };
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {

@@ -26,4 +26,12 @@ double Topology::slowest(const std::vector<int>& world_ranks) const {
     return least;
 }
 
+double Topology::fastest_pace() const {
+    double pace = 1;
+    for (const double speed : speeds) {
+        pace = std::max(pace, speed);
+    }
+    return pace;
+}
+
 }  // namespace dcp::plan

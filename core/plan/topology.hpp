@@ -28,6 +28,9 @@ struct Topology {
         return speeds.empty() ? 1.0 : speeds[static_cast<std::size_t>(world_rank)];
     }
     double slowest(const std::vector<int>& world_ranks) const;
+    // What bounds divide a micro-batch's seconds by: the speed of the fastest rank, or 1 where all
+    // are slower, for exchanges do not slow down with their ranks.
+    double fastest_pace() const;
 };
 
 }  // namespace dcp::plan

@@ -87,3 +87,22 @@ TEST_CASE("faster ranks lower the bound, more memory or ranks never raise it", "
         CHECK(lower_bounds(better).best_seconds() <= bound * (1 + 1e-4));
     }
 }
+
+// Exchanges do not slow down with their ranks.
+TEST_CASE("no planner beats the bound where all ranks are slow", "[unit][plan]") {
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+        Problem problem = test::random_problem(seed, 6, 12);
+        test::Dice dice(seed);
+        const bool are_alike = dice.chance(0.5);
+        const double speed = 0.01 + 0.9 * dice.uniform();
+        for (int rank = 0; rank < problem.topology.ranks; ++rank) {
+            problem.topology.speeds.push_back(are_alike ? speed : speed * (0.5 + dice.uniform()));
+        }
+        const double bound = lower_bounds(problem).best_seconds();
+        INFO("seed " << seed);
+        for (const std::string& name : planner_names()) {
+            const Plan plan = make_planner(name)->plan(problem);
+            CHECK(bound <= plan.makespan_seconds * (1 + 1e-9));
+        }
+    }
+}

@@ -2,6 +2,7 @@
 #include "tests/support/plan_properties.hpp"
 
 #include "core/base/errors.hpp"
+#include "core/base/units.hpp"
 
 using namespace dcp;
 using namespace dcp::plan;
@@ -43,6 +44,27 @@ TEST_CASE("a sequence that fits nowhere is named, with its need and what would m
             CHECK_THAT(text, Contains("the budget is"));
             CHECK_THAT(text, Contains("sequences of at most 4000 tokens"));
             CHECK_THAT(text, Contains("recomputation allowed"));
+        }
+    }
+}
+
+TEST_CASE("a budget that a refusal asks for holds all sequences", "[unit][plan]") {
+    for (const std::int64_t longest : {4001, 4444, 5123, 8191, 40'000, 1'234'567}) {
+        Problem problem = test::problem_of({100, 4001, longest, 200}, 4, 4);
+        try {
+            require_all_fit(problem);
+            FAIL("it fits");
+        } catch (const PlanError& error) {
+            const std::string text = error.what();
+            const auto between = [&text](const std::string& before, const std::string& after) {
+                const std::size_t begin = text.find(before) + before.size();
+                return text.substr(begin, text.find(after, begin) - begin);
+            };
+            INFO(text);
+            CHECK(between("needs ", " a rank") != between("the budget is ", ";"));
+            const std::string asked = between("a budget of ", ",");
+            problem.memory_budget_bytes = static_cast<double>(parse_bytes(asked).value());
+            CHECK_NOTHROW(require_all_fit(problem));
         }
     }
 }

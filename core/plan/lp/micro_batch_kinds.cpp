@@ -50,11 +50,7 @@ double least_fixed_seconds(const Problem& problem) {
 }
 
 std::vector<Layout> layouts_of(const Problem& problem, double longest_seconds) {
-    // Ranks faster than 1 shorten what is computed; the fastest sets the pace of the bound.
-    double pace = 1;
-    for (const double speed : problem.topology.speeds) {
-        pace = std::max(pace, speed);
-    }
+    const double pace = problem.topology.fastest_pace();
     const double fixed = least_fixed_seconds(problem);
     std::vector<Layout> layouts;
     for (const int degree : problem.degrees) {
