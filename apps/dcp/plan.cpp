@@ -1,6 +1,8 @@
 // dcp plan: plans for imagined clusters, without training anything.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <span>
@@ -22,6 +24,7 @@
 #include "core/plan/json.hpp"
 #include "core/plan/lp/lp_bound.hpp"
 #include "core/plan/planner.hpp"
+#include "core/plan/statistics.hpp"
 #include "core/plan/validate.hpp"
 #include "core/train/cost_source.hpp"
 
@@ -72,6 +75,30 @@ plan::Problem problem_of(const PlanOptions& options, const CostChoice& choice, i
     return problem;
 }
 
+// What a file says besides the plan itself, against what the plan makes it.
+void check_figures(const plan::PlanFile& read, const plan::Problem& problem) {
+    constexpr double kPrecision = 1e-6;
+    const plan::Statistics numbers = plan::statistics(problem, read.plan);
+    const auto require_same = [](const char* key, double said, double found) {
+        if (!(std::abs(said - found) <= kPrecision * std::max(1.0, std::abs(found)))) {
+            throw PlanError(fmt::format("{} is {}, and the plan makes it {}", key, said, found));
+        }
+    };
+    require_same("imbalance_ratio", read.imbalance_ratio, numbers.imbalance_ratio);
+    require_same("tokens_per_second", read.tokens_per_second, numbers.tokens_per_second);
+    if (read.label.cost != problem.cost->name()) {
+        throw PlanError(fmt::format("it was made for the costs '{}', and these are '{}'",
+                                    read.label.cost, problem.cost->name()));
+    }
+}
+
+void require_ranks_per_node(const plan::PlanFile& read, const std::optional<int>& wanted) {
+    if (wanted && *wanted != read.ranks_per_node) {
+        throw PlanError(fmt::format("ranks_per_node is {}, and --ranks-per-node {}",
+                                    read.ranks_per_node, *wanted));
+    }
+}
+
 // Checks every plan of a file; PlanError at the first that breaks a promise.
 void check_file(const PlanOptions& options, const CostChoice& choice) {
     std::ifstream file(options.check);
@@ -87,6 +114,7 @@ void check_file(const PlanOptions& options, const CostChoice& choice) {
         }
         try {
             const plan::PlanFile read = plan::from_json(line);
+            require_ranks_per_node(read, options.ranks_per_node);
             PlanOptions here = options;
             here.ranks_per_node = read.ranks_per_node;
             plan::Problem problem = problem_of(here, choice, read.ranks);
@@ -98,6 +126,7 @@ void check_file(const PlanOptions& options, const CostChoice& choice) {
             choice.weigh(problem, options.check);
             plan::check_problem(problem);
             plan::validate(problem, read.plan);
+            check_figures(read, problem);
             name = problem.cost->name();
         } catch (const PlanError& error) {
             throw PlanError(fmt::format("{}:{}: {}", options.check, number, error.what()));
@@ -243,6 +272,16 @@ std::string json_lines(const std::vector<PlanRecord>& records, const PlanOptions
     return lines;
 }
 
+// Known before an hour of planning.
+void require_folder(const char* option, const std::string& path) {
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    std::error_code error;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+        throw ConfigError(fmt::format("{} {}: there is no folder {}: make it first", option, path,
+                                      folder.string()));
+    }
+}
+
 void run(const PlanOptions& options) {
     const CostChoice choice(options.cost, options.model);
     if (!options.check.empty()) {
@@ -250,6 +289,8 @@ void run(const PlanOptions& options) {
         return;
     }
     check_limits(options);
+    require_folder("--json", options.json);
+    require_folder("--trace", options.trace);
     plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;

@@ -57,7 +57,17 @@ void add_batch_options(CLI::App& command, PlanOptions& options) {
         ->type_name("L");
     CLI::Option* check = command.add_option("--check", options.check,
                                             "Check the plans of a --json file instead of planning");
-    check->type_name("FILE")->excludes(lengths)->excludes(dataset);
+    check->type_name("FILE");
+}
+
+// A check plans nothing, so what says how to plan would be ignored.
+void exclude_from_check(CLI::App& command) {
+    for (const char* option :
+         {"--lengths", "--dataset", "--distribution", "--batch-sequences", "--batch-tokens",
+          "--batches", "--seed", "--max-tokens", "--ranks", "--planner", "--compare", "--effort",
+          "--bound", "--batch-mode", "--json", "--trace"}) {
+        command.get_option("--check")->excludes(command.get_option(option));
+    }
 }
 
 void add_plan_options(CLI::App& command, PlanOptions& options) {
@@ -140,6 +150,7 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
 void add_options(CLI::App& command, PlanOptions& options) {
     add_batch_options(command, options);
     add_plan_options(command, options);
+    exclude_from_check(command);
 }
 
 void require_what_to_plan(const PlanOptions& options) {

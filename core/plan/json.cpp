@@ -203,6 +203,8 @@ PlanFile from_json(std::string_view line) {
     }
     file.plan.makespan_seconds = real_member(document, "makespan_seconds");
     file.plan.lower_bound_seconds = real_member(document, "lower_bound_seconds");
+    file.imbalance_ratio = real_member(document, "imbalance_ratio");
+    file.tokens_per_second = real_member(document, "tokens_per_second");
     return file;
 }
 

@@ -33,6 +33,8 @@ struct PlanFile {
     std::vector<double> rank_speeds;  // empty: the file says nothing of them
     std::vector<Sequence> sequences;
     Plan plan;
+    double imbalance_ratio = 0;
+    double tokens_per_second = 0;
 };
 
 // PlanError names the key that is missing or of the wrong type. validate() does the rest. A step

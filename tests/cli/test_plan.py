@@ -151,6 +151,22 @@ class Plan(CommandLineTest):
                               encoding="utf-8")
         self.refuse(2, ["plans.jsonl:2: plan step 0: seconds"], "plan", "--check", self.plans, "--cost",
                     self.cost)
+        for key, value in (("imbalance_ratio", first["imbalance_ratio"] + 0.1),
+                           ("tokens_per_second", first["tokens_per_second"] * 1.1),
+                           ("cost", "other")):
+            with self.subTest(key):
+                self.plans.write_text(json.dumps(first | {key: value}) + "\n", encoding="utf-8")
+                self.refuse(2, ["plans.jsonl:1", key if key != "cost" else "the costs 'other'"], "plan",
+                            "--check", self.plans, "--cost", self.cost)
+        self.plans.write_text(json.dumps(first) + "\n", encoding="utf-8")
+        nodes = first["ranks_per_node"] + 1
+        self.refuse(2, [f"--ranks-per-node {nodes}"], "plan", "--check", self.plans, "--cost", self.cost,
+                    "--ranks-per-node", nodes)
+        # What says how to plan would be ignored.
+        for more in (("--ranks", 8), ("--compare", "dcp"), ("--json", self.plans), ("--batches", 2)):
+            with self.subTest(more):
+                self.refuse(2, ["--check", more[0]], "plan", "--check", self.plans, "--cost", self.cost,
+                            *more)
 
     def test_bad_input_is_named(self):
         base = ("plan", "--cost", self.cost, "--ranks", 4)
@@ -194,6 +210,9 @@ class Plan(CommandLineTest):
         long.write_text(f"{2**40}\n", encoding="utf-8")
         self.refuse(2, ["max_tokens 1 cuts the sequences into more than"], "plan", "--cost",
                     self.cost, "--ranks", 2, "--lengths", long, "--max-tokens", 1)
+        for option in ("--json", "--trace"):
+            self.refuse(2, [option, "there is no folder", "make it first"], *base, "--ranks", 2,
+                        option, self.folder / "nowhere" / "file")
         none = self.folder / "none.jsonl"
         none.write_text("\n", encoding="utf-8")
         self.refuse(2, ["none.jsonl: holds no plan"], "plan", "--cost", self.cost, "--check", none)
