@@ -17,7 +17,7 @@ namespace {
 // takes as long as the search; with those that think longest only where it is far from it.
 constexpr double kFastPrecision = 2e-3;
 constexpr std::size_t kQuickSequences = 2500;  // one degree for all is tried in no time
-constexpr std::size_t kQuickPhased = 20'000;   // ranks times sequences: so are plans in phases
+constexpr std::size_t kQuickPhased = 30'000;   // ranks times sequences: so are plans in phases
 constexpr int kPhasedRanks = 128;  // plans in phases win on few ranks, and take long on many
 constexpr std::size_t kPhasedSequences = 2500;
 

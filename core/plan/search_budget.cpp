@@ -69,7 +69,7 @@ SearchBudget fast_budget(const Problem& problem, double share) {
     const std::size_t num_sequences = problem.sequences.size();
     if (num_sequences < kFewSequences) {
         return {.targets = kFewTargets,
-                .arrange_moves_a_sequence = 20,
+                .arrange_moves_a_sequence = 40,
                 .kept = 2,
                 .finalists = 2,
                 .moves_a_sequence = 20,
