@@ -101,6 +101,16 @@ TEST_CASE("gangs over several nodes stack up on those that are ready last", "[un
     }
 }
 
+TEST_CASE("gangs over several nodes stand where less is lost, not where ranks are ready last",
+          "[unit][plan]") {
+    const Topology topology{.ranks = 12, .ranks_per_node = 3, .speeds = {}};
+    std::vector<double> ready(6, 1.0);  // 3 s more leave them one full micro-batch,
+    ready.resize(12, 2.0);              // and these half of one
+    Placer placer(topology, ready);
+    placer.set_ending(kEnding);
+    CHECK(placer.choose(5, Placer::kFitting, 3).back() < 6);
+}
+
 TEST_CASE("no group inside a node loses less than the fitted one", "[unit][plan]") {
     int fitted = 0;
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
