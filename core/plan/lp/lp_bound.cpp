@@ -11,7 +11,9 @@ namespace dcp::plan::lp {
 
 namespace {
 
-constexpr double kPrecision = 1e-4;  // of the search, relative
+constexpr double kPrecision = 2e-4;  // of the search, relative
+constexpr double kGain = 1e-4;       // a try for less is not worth its time
+constexpr int kMostTooLong = 2;
 constexpr double kFirstStep = 0.0025;
 constexpr double kRounding = 1e-9;    // what sums of many prices may be off by
 constexpr double kMostOverCheap = 3;  // the search ends here at the latest
@@ -78,6 +80,13 @@ Remembered remembered(const Pattern& pattern, std::size_t role, std::size_t layo
             .layout = layout};
 }
 
+struct Trial {
+    bool is_impossible = false;  // some prices show that no plan lasts so long or less
+    // What the sequences pay of all that ranks can earn: by prices that hold where there are any,
+    // otherwise at most.
+    double filled = 0;
+};
+
 class Search {
 public:
     Search(const Problem& problem, double longest_seconds)
@@ -91,8 +100,7 @@ public:
         }
     }
 
-    // Whether some prices show that no plan lasts this long or less.
-    bool is_impossible(double makespan);
+    Trial try_makespan(double makespan);
 
 private:
     std::vector<Pattern> patterns(double makespan) const;
@@ -189,29 +197,40 @@ std::vector<Rule> Search::broken_rules(const Kinds& kinds,
     return rules;
 }
 
-bool Search::is_impossible(double makespan) {
+Trial Search::try_makespan(double makespan) {
     const std::vector<Pattern> patterns = this->patterns(makespan);
     const Kinds kinds(layouts_, fixed_seconds_, patterns, makespan);
     PriceProgram program(kinds, patterns, fixed_seconds_, makespan, priced_);
     std::vector<Rule> rules = first_rules(kinds, patterns, makespan);
-    bool is_proved = false;
+    Trial trial;
+    double at_most = 0;
     for (int round = 0; round < kMostRounds && !rules.empty(); ++round) {
         program.add(rules);
-        if (!program.solve() || program.total() <= ranks_) {
+        if (!program.solve()) {
+            break;
+        }
+        at_most = program.total() / ranks_;
+        if (at_most <= 1) {
             break;  // more rules can only lower the total
         }
         const Multipliers multipliers = program.multipliers();
         const Certificate rough =
             certify(kinds, patterns, fixed_seconds_, makespan, priced_.lengths, multipliers);
-        if (rough.total > ranks_) {
+        if (rough.total > ranks_ * trial.filled) {
             const Certificate exact =
                 certify(kinds, patterns, fixed_seconds_, makespan, exact_, multipliers);
-            is_proved = exact.total > ranks_ * (1 + kRounding);
-            if (is_proved) {
-                break;
-            }
+            trial.filled = std::max(trial.filled, exact.total / ranks_);
+        }
+        const bool is_solved = rough.total >= program.total() * (1 - kGain / 2);
+        const bool is_near = trial.filled > 1 + kRounding && at_most < 1 + 2 * kGain;
+        if (is_solved || is_near) {
+            break;
         }
         rules = broken_rules(kinds, program, rough);
+    }
+    trial.is_impossible = trial.filled > 1 + kRounding;
+    if (trial.filled <= 0) {
+        trial.filled = at_most;
     }
     for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
         if (program.has(kind)) {
@@ -220,7 +239,7 @@ bool Search::is_impossible(double makespan) {
                 remembered(patterns[place / kRoles], place % kRoles, kinds.kind(kind).layout));
         }
     }
-    return is_proved;
+    return trial;
 }
 
 }  // namespace
@@ -234,13 +253,19 @@ double lower_bound_seconds(const Problem& problem, double known_seconds) {
     double impossible = cheap - once;
     double high = std::min(impossible * kMostOverCheap, known_seconds - once);
     Search search(problem, high);
-    for (double step = kFirstStep; impossible * (1 + step) < high; step *= 2) {
-        const double tried = impossible * (1 + step);
-        (search.is_impossible(tried) ? impossible : high) = tried;
-    }
-    while (high - impossible > kPrecision * impossible) {
-        const double middle = (impossible + high) / 2;
-        (search.is_impossible(middle) ? impossible : high) = middle;
+    double next = impossible * (1 + kFirstStep);
+    int too_long = 0;  // how many tries in a row
+    while (high - impossible > kPrecision * impossible && next > impossible * (1 + kGain)) {
+        next = std::min(next, std::max(high * (1 - kGain), (impossible + high) / 2));
+        const Trial trial = search.try_makespan(next);
+        (trial.is_impossible ? impossible : high) = next;
+        too_long = trial.is_impossible ? 0 : too_long + 1;
+        // Prices are nearly as 1 / makespan; where they are not, halving is sure to end.
+        const double guess = next * trial.filled * (1 - kGain / 2);
+        const bool is_between = guess > impossible * (1 + kGain) && guess < high;
+        next = trial.is_impossible || (is_between && too_long < kMostTooLong)
+                   ? guess
+                   : (impossible + high) / 2;
     }
     return std::max(cheap, once + impossible * (1 - kRounding));
 }

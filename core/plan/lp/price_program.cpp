@@ -10,6 +10,9 @@ namespace dcp::plan::lp {
 namespace {
 
 constexpr int kMostIterations = 200'000;
+constexpr int kMostFromBasis = 1000;
+constexpr int kFewRows = 10;          // one in so many
+constexpr int kAlwaysPerturbed = 50;  // as the solver counts
 constexpr double kNoLimit = std::numeric_limits<double>::max();
 
 // How many sequences of this length one micro-batch can hold.
@@ -62,7 +65,7 @@ private:
 // Rows: the corners of patterns, then those of kinds (their rights) and rules as they come.
 struct PriceProgram::Solver {
     ClpSimplex model;
-    bool has_basis = false;
+    int solved_rows = 0;  // of the last basis
 };
 
 PriceProgram::PriceProgram(const Kinds& kinds,
@@ -79,6 +82,7 @@ PriceProgram::PriceProgram(const Kinds& kinds,
     model.setLogLevel(0);
     model.setMaximumIterations(kMostIterations);
     model.setOptimizationDirection(-1);
+    model.setPerturbation(kAlwaysPerturbed);  // many prices are as good as others
     const auto num_prices = static_cast<int>(priced.lengths.tokens.size());
     model.resize(0, num_prices + 2 * static_cast<int>(num_places_));
     for (int length = 0; length < num_prices; ++length) {
@@ -183,15 +187,25 @@ void PriceProgram::add(const std::vector<Rule>& rules) {
 
 bool PriceProgram::solve() {
     ClpSimplex& model = solver_->model;
-    if (solver_->has_basis) {
+    // After a few new rows the last basis is often near the next. Where it is not, the program is
+    // solved sooner from the start, where presolve makes it much smaller.
+    const int added = model.numberRows() - solver_->solved_rows;
+    const bool are_few = added * kFewRows < model.numberRows();
+    if (are_few) {
+        model.setMaximumIterations(kMostFromBasis);
         model.dual();
+        model.setMaximumIterations(kMostIterations);
     }
-    // What is optimal only as the solver has scaled it may be far from it: then from the start,
-    // with presolve, which hardly ever ends so.
-    if (!solver_->has_basis || model.secondaryStatus() != 0) {
+    if (!are_few || !model.isProvenOptimal()) {
+        model.allSlackBasis(true);
+        model.initialDualSolve();
+    }
+    // What is optimal only as the solver has scaled it may be far from it: once more from the
+    // start.
+    if (model.secondaryStatus() != 0) {
         model.initialPrimalSolve();
     }
-    solver_->has_basis = true;
+    solver_->solved_rows = model.numberRows();
     return model.isProvenOptimal();
 }
 
