@@ -334,12 +334,21 @@ private:
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
 constexpr std::int64_t kLevelMovesFast = 5;
+constexpr std::int64_t kLevelMovesUneven = 12;  // in a hurry, where pieces differ more than this:
+constexpr double kUneven = 1.1;                 // the longest over the bound
 constexpr std::int64_t kLevelMovesBackground = 40;
+
+std::int64_t level_moves(const Draft& pieces, Effort effort, double bound_seconds) {
+    if (effort == Effort::kBackground) {
+        return kLevelMovesBackground;
+    }
+    return pieces.busiest() > kUneven * bound_seconds ? kLevelMovesUneven : kLevelMovesFast;
+}
 
 // The pieces' drafts as one, after single ranks, and all, have exchanged sequences across pieces.
 Draft levelled(Draft pieces, Effort effort, double bound_seconds) {
     const LengthOrder order(pieces.problem());
-    const std::int64_t moves = (effort == Effort::kFast ? kLevelMovesFast : kLevelMovesBackground) *
+    const std::int64_t moves = level_moves(pieces, effort, bound_seconds) *
                                static_cast<std::int64_t>(order.sequences.size());
     Shortest best;
     std::uint64_t seed = 0;
