@@ -66,6 +66,7 @@ std::string lengths_text(const Options& options) {
 
 void run_lengths(const Options& options) {
     require_positive("--max-tokens", options.max_tokens);
+    require_output_place("--out", options.out);
     const std::string text = lengths_text(options);
     if (!options.out.empty()) {
         write_file_atomically(options.out, text);

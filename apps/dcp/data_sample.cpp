@@ -73,6 +73,7 @@ std::string summary(const Options& options, const std::vector<lengths::Item>& it
 void run_sample(const Options& options) {
     require_positive("--count", options.count);
     require_positive("--max-tokens", options.max_tokens);
+    require_output_place("--out", options.out);
     const auto stream = lengths::drawn(lengths::parse_distribution(options.distribution),
                                        options.seed, options.max_tokens);
     const auto items =

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <span>
@@ -272,16 +271,6 @@ std::string json_lines(const std::vector<PlanRecord>& records, const PlanOptions
     return lines;
 }
 
-// Known before an hour of planning.
-void require_folder(const char* option, const std::string& path) {
-    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-    std::error_code error;
-    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
-        throw ConfigError(fmt::format("{} {}: there is no folder {}: make it first", option, path,
-                                      folder.string()));
-    }
-}
-
 void run(const PlanOptions& options) {
     const CostChoice choice(options.cost, options.model);
     if (!options.check.empty()) {
@@ -289,8 +278,8 @@ void run(const PlanOptions& options) {
         return;
     }
     check_limits(options);
-    require_folder("--json", options.json);
-    require_folder("--trace", options.trace);
+    require_output_place("--json", options.json);
+    require_output_place("--trace", options.trace);
     plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;

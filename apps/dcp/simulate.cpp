@@ -233,6 +233,8 @@ sim::RunReport run_one(const config::SimulateFile& config,
 }
 
 void run(const Options& options) {
+    require_output_place("--csv", options.csv);
+    require_output_place("--json", options.json);
     const config::SimulateFile config =
         config::read_simulate_file(options.config, options.overrides);
     const CostChoice choice(config.cluster.cost, config.cluster.model);

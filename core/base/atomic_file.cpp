@@ -19,16 +19,20 @@ namespace {
 
 constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // Linux takes less than 2 GiB a call
 
+void require_replaceable(const std::string& who, const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored) &&
+        !std::filesystem::is_regular_file(path, ignored)) {
+        throw ConfigError(fmt::format(
+            "{}: not a regular file, so it cannot be replaced by one: name another file", who));
+    }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), temporary_(fmt::format("{}.partial.{}", path_, ::getpid())) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path_, ignored) &&
-        !std::filesystem::is_regular_file(path_, ignored)) {
-        throw ConfigError(fmt::format(
-            "{}: not a regular file, so it cannot be replaced by one: name another file", path_));
-    }
+    require_replaceable(path_, path_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
         fail("create");
@@ -77,6 +81,16 @@ void write_file_atomically(const std::string& path, std::string_view text) {
     AtomicFile file(path);
     file.write(text);
     file.commit();
+}
+
+void require_output_place(std::string_view option, const std::string& path) {
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    std::error_code error;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+        throw ConfigError(fmt::format("{} {}: there is no folder {}: make it first", option, path,
+                                      folder.string()));
+    }
+    require_replaceable(fmt::format("{} {}", option, path), path);
 }
 
 void sync_folder(const std::string& folder) {

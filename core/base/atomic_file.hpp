@@ -36,6 +36,10 @@ private:
 // The whole of a small file.
 void write_file_atomically(const std::string& path, std::string_view text);
 
+// ConfigError when what `option` names cannot become such a file, for want of a folder or because
+// it is one: known before the work whose result it is to hold. An empty path is no file.
+void require_output_place(std::string_view option, const std::string& path);
+
 // Makes the names in a folder survive a power cut; a file system that cannot do it is no error.
 void sync_folder(const std::string& folder);
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -28,7 +26,7 @@ namespace {
 // The lines of --per-sequence, written in large pieces.
 class PerSequenceFile {
 public:
-    explicit PerSequenceFile(const std::string& path) : file_(require_folder(path)) {}
+    explicit PerSequenceFile(const std::string& path) : file_(path) {}
 
     void append(std::string_view line) {
         buffer_ += line;
@@ -43,15 +41,6 @@ public:
 
 private:
     static constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-    static const std::string& require_folder(const std::string& path) {
-        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        std::error_code error;
-        if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
-            throw ConfigError(fmt::format("--per-sequence {}: there is no folder {}: make it first",
-                                          path, folder.string()));
-        }
-        return path;
-    }
     void flush() {
         file_.write(buffer_);
         buffer_.clear();
@@ -91,6 +80,7 @@ std::string first_bad_weight(Queue& queue, const model::Transformer& model) {
 }  // namespace
 
 void run_eval(const EvalOptions& options) {
+    require_output_place("--per-sequence", options.per_sequence);
     const Machine machine =
         resolve_machine(config::Device::kAuto, options.dtype, options.threads, config::kAutomatic);
     const model::FolderConfig folder = model::read_model_config(options.weights);

@@ -68,6 +68,9 @@ class Sample(CommandLineTest):
         self.refuse(2, ["no distribution 'wikpedia'; there are wikipedia, "], "data", "sample",
                     "wikpedia")
         self.refuse(2, ["--count 0: must be at least 1"], "data", "sample", "short", "--count", 0)
+        for command in (("sample", "short"), ("lengths", self.dataset)):
+            self.refuse(2, ["--out", "there is no folder", "make it first"], "data", *command,
+                        "--out", self.folder / "nowhere/lengths")
         self.refuse(2, ["--distribution needs a batch size"], "plan", "--distribution", "short",
                     "--cost", COST, "--ranks", 8)
         bad = self.folder / "bad.txt"

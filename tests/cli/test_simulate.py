@@ -180,6 +180,9 @@ class Simulate(CommandLineTest):
         self.refuse(2, ["reduction and optimizer take for ever"], "simulate", self.simulation,
                     "--set", "iteration.reduce_bytes=1e300", "--set",
                     "iteration.reduce_bandwidth=1e-300")
+        for option in ("--csv", "--json"):
+            self.refuse(2, [option, "there is no folder", "make it first"], "simulate",
+                        self.simulation, option, self.folder / "nowhere/file")
         self.refuse(2, ["no-such.yaml: no such simulation file"], "simulate", "no-such.yaml")
         self.refuse(2, ["unknown key 'cluster.rank'"], "simulate", self.simulation, "--set",
                     "cluster.rank=8")

@@ -214,6 +214,17 @@ TEST_CASE("a file appears whole or not at all", "[unit][base]") {
     CHECK_THROWS_WITH(AtomicFile(folder / "no/such/place"),
                       folder / "no/such/place" + ": cannot create: No such file or directory");
 
+    CHECK_NOTHROW(require_output_place("--out", ""));
+    CHECK_NOTHROW(require_output_place("--out", "here.txt"));
+    CHECK_NOTHROW(require_output_place("--out", path));
+    CHECK_THROWS_WITH(require_output_place("--out", folder / "no/place"),
+                      "--out " + (folder / "no/place") + ": there is no folder " + (folder / "no") +
+                          ": make it first");
+    CHECK_THROWS_WITH(require_output_place("--out", folder.path()),
+                      "--out " + folder.path() +
+                          ": not a regular file, so it cannot be replaced by one: name another "
+                          "file");
+
     // What a full disk does, by a limit that any process can set itself.
     rlimit before{};
     REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
