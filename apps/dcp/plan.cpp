@@ -1,8 +1,6 @@
 // dcp plan: plans for imagined clusters, without training anything.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,19 +11,18 @@
 
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/cost_choice.hpp"
+#include "apps/dcp/plan_check.hpp"
 #include "apps/dcp/plan_options.hpp"
+#include "apps/dcp/plan_problem.hpp"
 #include "apps/dcp/plan_report.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
-#include "core/base/units.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/elastic.hpp"
 #include "core/plan/json.hpp"
 #include "core/plan/lp/lp_bound.hpp"
 #include "core/plan/planner.hpp"
-#include "core/plan/statistics.hpp"
 #include "core/plan/validate.hpp"
-#include "core/train/cost_source.hpp"
 
 namespace dcp {
 
@@ -47,96 +44,6 @@ constexpr const char* kExamples = R"(Examples:
   dcp plan --check plans.jsonl --cost configs/costs/flexsp-gpt-7b.yaml
 
 Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan.)";
-
-// Everything but the sequences.
-plan::Problem problem_of(const PlanOptions& options, const CostChoice& choice, int ranks) {
-    plan::Problem problem =
-        train::planning_problem(choice.cost(ranks, options.ranks_per_node), ranks);
-    if (!options.degrees.empty()) {
-        problem.degrees = train::parse_degrees(options.degrees, ranks, "--degrees");
-    }
-    if (!options.memory_budget.empty()) {
-        const auto bytes = parse_bytes(options.memory_budget);
-        if (bytes.value_or(0) < 1) {
-            throw ConfigError(
-                fmt::format("--memory-budget {}: expected bytes above 0, such as 12GiB",
-                            options.memory_budget));
-        }
-        problem.memory_budget_bytes = static_cast<double>(*bytes);
-    }
-    if (!options.recompute.empty()) {
-        problem.may_recompute = options.recompute == "yes";
-    }
-    problem.step_mode = plan::parse_step_mode(options.step_mode);
-    if (!options.rank_speeds.empty()) {
-        problem.topology.speeds = options.rank_speeds;
-    }
-    return problem;
-}
-
-// What a file says besides the plan itself, against what the plan makes it.
-void check_figures(const plan::PlanFile& read, const plan::Problem& problem) {
-    constexpr double kPrecision = 1e-6;
-    const plan::Statistics numbers = plan::statistics(problem, read.plan);
-    const auto require_same = [](const char* key, double said, double found) {
-        if (!(std::abs(said - found) <= kPrecision * std::max(1.0, std::abs(found)))) {
-            throw PlanError(fmt::format("{} is {}, and the plan makes it {}", key, said, found));
-        }
-    };
-    require_same("imbalance_ratio", read.imbalance_ratio, numbers.imbalance_ratio);
-    require_same("tokens_per_second", read.tokens_per_second, numbers.tokens_per_second);
-    if (read.label.cost != problem.cost->name()) {
-        throw PlanError(fmt::format("it was made for the costs '{}', and these are '{}'",
-                                    read.label.cost, problem.cost->name()));
-    }
-}
-
-void require_ranks_per_node(const plan::PlanFile& read, const std::optional<int>& wanted) {
-    if (wanted && *wanted != read.ranks_per_node) {
-        throw PlanError(fmt::format("ranks_per_node is {}, and --ranks-per-node {}",
-                                    read.ranks_per_node, *wanted));
-    }
-}
-
-// Checks every plan of a file; PlanError at the first that breaks a promise.
-void check_file(const PlanOptions& options, const CostChoice& choice) {
-    std::ifstream file(options.check);
-    if (!file) {
-        throw DataError(fmt::format("{}: no such file, or it cannot be read", options.check));
-    }
-    std::string line;
-    std::string name;
-    int plans = 0;
-    for (int number = 1; std::getline(file, line); ++number) {
-        if (line.empty()) {
-            continue;
-        }
-        try {
-            const plan::PlanFile read = plan::from_json(line);
-            require_ranks_per_node(read, options.ranks_per_node);
-            PlanOptions here = options;
-            here.ranks_per_node = read.ranks_per_node;
-            plan::Problem problem = problem_of(here, choice, read.ranks);
-            problem.sequences = read.sequences;
-            problem.step_mode = read.step_mode;
-            if (!read.rank_speeds.empty()) {
-                problem.topology.speeds = read.rank_speeds;
-            }
-            choice.weigh(problem, options.check);
-            plan::check_problem(problem);
-            plan::validate(problem, read.plan);
-            check_figures(read, problem);
-            name = problem.cost->name();
-        } catch (const PlanError& error) {
-            throw PlanError(fmt::format("{}:{}: {}", options.check, number, error.what()));
-        }
-        ++plans;
-    }
-    if (plans == 0) {
-        throw DataError(fmt::format("{}: holds no plan", options.check));
-    }
-    fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, name);
-}
 
 double bound_seconds(const plan::Problem& problem, const PlanOptions& options) {
     return options.bound == "lp" ? plan::lp::lower_bound_seconds(problem)
