@@ -32,8 +32,13 @@ constexpr const char* kDescription = R"(Plan batches for a cluster, without trai
 
 Draws batches of sequence lengths, plans each for the given number of ranks under a cost
 model, and prints makespan, lower bound, imbalance and time to plan of every planner.
-Command line beats the cost file. `dcp plan --check FILE` checks plans that a --json
-file holds, ours or another program's.)";
+Command line beats the cost file.
+
+`dcp plan --check FILE` checks plans that a --json file holds, ours or another program's:
+that all sequences are run, once each, on ranks that may form a group and have the memory,
+and that every number is what the cost model makes of the plan. Not computed again are
+plan_seconds and lower_bound_seconds: some bounds are stronger than others, so any from
+0 to the makespan will do.)";
 
 constexpr const char* kExamples = R"(Examples:
   dcp plan --lengths batch.txt --cost configs/costs/flexsp-gpt-7b.yaml --ranks 64

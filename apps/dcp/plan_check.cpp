@@ -9,6 +9,7 @@
 
 #include "apps/dcp/plan_problem.hpp"
 #include "core/base/errors.hpp"
+#include "core/base/units.hpp"
 #include "core/plan/json.hpp"
 #include "core/plan/statistics.hpp"
 #include "core/plan/validate.hpp"
@@ -79,7 +80,7 @@ void check_file(const PlanOptions& options, const CostChoice& choice) {
     if (plans == 0) {
         throw DataError(fmt::format("{}: holds no plan", options.check));
     }
-    fmt::print("{}: {} plans, all valid under {}\n", options.check, plans, name);
+    fmt::print("{}: {}, all valid under {}\n", options.check, format_counted(plans, "plan"), name);
 }
 
 }  // namespace dcp

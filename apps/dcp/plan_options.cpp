@@ -6,12 +6,12 @@
 #include "apps/dcp/data_commands.hpp"
 #include "core/base/errors.hpp"
 #include "core/lengths/stream.hpp"
+#include "core/plan/topology.hpp"
 
 namespace dcp {
 
 namespace {
 
-constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 constexpr std::int64_t kMostBatches = 1'000'000;
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 26;
 
@@ -175,7 +175,8 @@ void check_limits(const PlanOptions& options) {
     require_positive("--batch-tokens", options.batch.batch_tokens);
     require_positive("--batches", options.batch.batches);
     require_positive("--max-tokens", options.batch.max_tokens);
-    require_at_most("--ranks", options.ranks.value(), kMostRanks);
+    require_at_most("--ranks", options.ranks.value(), plan::kMostRanks);
+    require_at_most("--ranks-per-node", options.ranks_per_node.value_or(1), plan::kMostRanks);
     require_at_most("--batches", options.batch.batches, kMostBatches);
     require_at_most("--batch-sequences", options.batch.batch_sequences.value_or(1),
                     lengths::kMostBatchSequences);

@@ -29,11 +29,13 @@ struct Row {
 };
 
 template <class Field>
-Row whole(Field SimulateFile::*section, std::optional<std::int64_t> Field::*field) {
-    return {fmt::format("a whole number from 1 to {}", kMaxCount),
+Row whole(Field SimulateFile::*section,
+          std::optional<std::int64_t> Field::*field,
+          std::int64_t most = kMaxCount) {
+    return {fmt::format("a whole number from 1 to {}", most),
             [=](const Value& value, SimulateFile& file) {
                 const auto number = as_integer(value);
-                if (!number || *number < 1 || *number > kMaxCount) {
+                if (!number || *number < 1 || *number > most) {
                     return false;
                 }
                 (file.*section).*field = number;
@@ -150,7 +152,8 @@ const std::map<std::string, Row>& rows() {
         {"cluster.ranks",
          {fmt::format("a whole number from 1 to {}, or a rising list of them", kMaxRanks),
           read_ranks}},
-        {"cluster.ranks_per_node", whole(&File::cluster, &File::Cluster::ranks_per_node)},
+        {"cluster.ranks_per_node",
+         whole(&File::cluster, &File::Cluster::ranks_per_node, kMaxRanks)},
         {"cluster.memory_budget", {"bytes above 0, such as 12GiB", read_memory_budget}},
         {"data.distribution",
          word(&File::data, &File::Data::distribution, "a distribution, such as wikipedia")},

@@ -60,6 +60,16 @@ Integer whole_member(const Json& object, const std::string& key) {
     return whole<Integer>(member(object, key, "a whole number"), key);
 }
 
+// Before anything is made for so many ranks.
+int ranks_member(const Json& object, const std::string& key) {
+    const std::string expected = fmt::format("a whole number from 1 to {}", kMostRanks);
+    const Json& value = member(object, key, expected.c_str());
+    if (!value.is_number_integer() || value < 1 || value > kMostRanks) {
+        refuse(key, expected.c_str());
+    }
+    return value.get<int>();
+}
+
 double real_member(const Json& object, const std::string& key) {
     const Json& value = member(object, key, "a number");
     if (!value.is_number()) {
@@ -168,8 +178,8 @@ PlanFile from_json(std::string_view line) {
                   .plan_seconds = real_member(document, "plan_seconds")};
     file.label.is_elastic =
         document.contains("batch_mode") && text_member(document, "batch_mode") == "elastic";
-    file.ranks = whole_member<int>(document, "ranks");
-    file.ranks_per_node = whole_member<int>(document, "ranks_per_node");
+    file.ranks = ranks_member(document, "ranks");
+    file.ranks_per_node = ranks_member(document, "ranks_per_node");
     for (const Json& tokens : list_member(document, "sequences")) {
         file.sequences.push_back({.id = static_cast<std::int64_t>(file.sequences.size()),
                                   .tokens = whole<std::int64_t>(tokens, "sequences")});

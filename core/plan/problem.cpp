@@ -146,9 +146,10 @@ std::vector<int> power_of_two_degrees(int ranks) {
 void check_problem(const Problem& problem) {
     const Topology& topology = problem.topology;
     require(problem.cost != nullptr, "the problem has no cost model");
-    require(topology.ranks >= 1 && topology.ranks_per_node >= 1,
-            fmt::format("{} ranks on nodes of {}: both must be at least 1", topology.ranks,
-                        topology.ranks_per_node));
+    require(topology.ranks >= 1 && topology.ranks_per_node >= 1 && topology.ranks <= kMostRanks &&
+                topology.ranks_per_node <= kMostRanks,
+            fmt::format("{} ranks on nodes of {}: both must be from 1 to {}", topology.ranks,
+                        topology.ranks_per_node, kMostRanks));
     require(topology.speeds.empty() ||
                 topology.speeds.size() == static_cast<std::size_t>(topology.ranks),
             fmt::format("{} rank speeds for {} ranks: every rank needs one", topology.speeds.size(),

@@ -9,6 +9,8 @@
 
 namespace dcp::plan {
 
+inline constexpr int kMostRanks = 1 << 20;  // of a world, and of a node
+
 struct Topology {
     int ranks = 1;
     int ranks_per_node =

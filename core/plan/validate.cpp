@@ -168,7 +168,7 @@ void validate(const Problem& problem, const Plan& plan) {
     }
     if (!std::isfinite(plan.lower_bound_seconds) || plan.lower_bound_seconds < 0 ||
         plan.lower_bound_seconds > plan.makespan_seconds * (1 + kRelative)) {
-        throw PlanError(fmt::format("plan: lower_bound_seconds {} is above its makespan {}",
+        throw PlanError(fmt::format("plan: lower_bound_seconds {} is not from 0 to its makespan {}",
                                     plan.lower_bound_seconds, plan.makespan_seconds));
     }
 }

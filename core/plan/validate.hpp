@@ -13,6 +13,7 @@ void validate_layout(const Problem& problem, const Plan& plan);
 
 // The layout, every step within the memory budget, and every predicted number what the cost model
 // says in the plan's own order (relative 1e-9: compilers differ in the last bits of a logarithm).
+// Of a lower bound only that it lies between 0 and the makespan: some are stronger than others.
 void validate(const Problem& problem, const Plan& plan);
 
 // What whoever makes plans hands out: in debug builds every plan is validated on its way.

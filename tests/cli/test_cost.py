@@ -93,7 +93,7 @@ class Plan(CostTest):
                 self.assertEqual(plan["cost"], name)
                 self.assertNotIn("frames", plan)
                 said = self.succeed("plan", "--check", plans, "--cost", *cost).stdout
-                self.assertIn("1 plans, all valid under " + name, said)
+                self.assertIn("1 plan, all valid under " + name, said)
 
     def test_frames_are_in_the_file(self):
         lengths = self.folder / "videos.txt"

@@ -158,6 +158,23 @@ class Plan(CommandLineTest):
                 self.plans.write_text(json.dumps(first | {key: value}) + "\n", encoding="utf-8")
                 self.refuse(2, ["plans.jsonl:1", key if key != "cost" else "the costs 'other'"], "plan",
                             "--check", self.plans, "--cost", self.cost)
+        # Bounds are of different strength: any will do that the plan itself does not refute.
+        makespan = first["makespan_seconds"]
+        for bound in (0, makespan / 2, makespan):
+            self.plans.write_text(json.dumps(first | {"lower_bound_seconds": bound}) + "\n",
+                                  encoding="utf-8")
+            said = self.succeed("plan", "--check", self.plans, "--cost", self.cost).stdout
+            self.assertIn("1 plan, all valid", said)
+        for key, value, says in (
+                ("lower_bound_seconds", makespan * 1.001, "is not from 0 to its makespan"),
+                ("lower_bound_seconds", -1, "lower_bound_seconds -1 is not from 0"),
+                ("ranks", 10**9, "'ranks' is missing or not a whole number from 1 to 1048576"),
+                ("ranks_per_node", 2**30, "'ranks_per_node' is missing or not a whole number")):
+            with self.subTest(key=key, value=value):
+                self.plans.write_text(json.dumps(first | {key: value}) + "\n", encoding="utf-8")
+                self.refuse(2, ["plans.jsonl:1", says], "plan", "--check", self.plans, "--cost",
+                            self.cost)
+        self.assertIn("lower_bound_seconds", self.succeed("plan", "--help").stdout)
         self.plans.write_text(json.dumps(first) + "\n", encoding="utf-8")
         nodes = first["ranks_per_node"] + 1
         self.refuse(2, [f"--ranks-per-node {nodes}"], "plan", "--check", self.plans, "--cost", self.cost,
@@ -196,6 +213,7 @@ class Plan(CommandLineTest):
         for more, said in [
                 (("--ranks", 10**8), "--ranks 100000000: must be at most 1048576"),
                 (("--ranks", 0), "--ranks 0: must be at least 1"),
+                (("--ranks", 2, "--ranks-per-node", 2**30), "must be at most 1048576"),
                 (("--ranks", 2, "--batch-sequences", 10**12), "must be at most 16777216"),
                 (("--ranks", 2, "--batches", 3), "--batches needs a batch size"),
                 (("--ranks", 2, "--seed", -1), "must be a whole number from 0"),

@@ -1,6 +1,7 @@
 // Plans as bytes and as JSON: everything comes back, and damaged bytes never do.
 #include "tests/support/plan_problems.hpp"
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "core/base/errors.hpp"
 #include "core/plan/codec.hpp"
@@ -194,7 +195,16 @@ TEST_CASE("JSON that is no plan is refused by key", "[unit][plan]") {
     CHECK_THAT(message("dcp-plan-1", "dcp-plan-9"), Contains("'dcp-plan-9' is not the format"));
     CHECK_THAT(message("\"planner\"", "\"x\""), Contains("'planner' is missing or not text"));
     CHECK_THAT(message("\"ranks\":2", "\"ranks\":2.5"), Contains("'ranks' is missing or not"));
-    CHECK_THAT(message("\"ranks\":2", "\"ranks\":4294967296"), Contains("'ranks'"));
+    for (const char* key : {"ranks", "ranks_per_node"}) {
+        const std::string two = fmt::format("\"{}\":2", key);
+        for (const char* number :
+             {"4294967296", "1000000000", "1048577", "0", "-1", "18446744073709551615"}) {
+            CHECK_THAT(message(two, fmt::format("\"{}\":{}", key, number)),
+                       Contains(fmt::format(
+                           "'{}' is missing or not a whole number from 1 to 1048576", key)));
+        }
+        CHECK(message(two, fmt::format("\"{}\":1048576", key)) == "accepted");
+    }
     CHECK_THAT(message("\"seed\":0", "\"seed\":-1"), Contains("'seed'"));
     CHECK_THAT(message("[30,40]", "[30,\"40\"]"), Contains("'sequences'"));
     CHECK_THAT(message("\"steps\":[", "\"steps\":[3,"), Contains("'ranks' is missing"));

@@ -1,4 +1,5 @@
 // Topology, strategies, predicted times, and a validator that notices every broken promise.
+#include <cmath>
 #include <functional>
 
 #include "tests/support/plan_problems.hpp"
@@ -164,8 +165,12 @@ TEST_CASE("validate notices every broken promise", "[unit][plan]") {
         {"start_seconds", [](Problem&, Plan& p) { p.steps[1].start_seconds *= 1.00001; }},
         {"start_seconds", [](Problem&, Plan& p) { std::swap(p.steps[1], p.steps[2]); }},
         {"makespan_seconds", [](Problem&, Plan& p) { p.makespan_seconds -= 0.001; }},
-        {"lower_bound_seconds", [](Problem&, Plan& p) { p.lower_bound_seconds = 100; }},
-        {"lower_bound_seconds", [](Problem&, Plan& p) { p.lower_bound_seconds = -1; }},
+        {"lower_bound_seconds 100 is not from 0 to its makespan",
+         [](Problem&, Plan& p) { p.lower_bound_seconds = 100; }},
+        {"lower_bound_seconds -1 is not from 0",
+         [](Problem&, Plan& p) { p.lower_bound_seconds = -1; }},
+        {"lower_bound_seconds nan is not from 0",
+         [](Problem&, Plan& p) { p.lower_bound_seconds = std::nan(""); }},
     };
     for (const Break& one : breaks) {
         Problem problem = small_problem();
@@ -239,6 +244,7 @@ TEST_CASE("a problem without sense is refused", "[unit][plan]") {
     });
     refuses([](Problem& p) { p.topology.ranks = 0; });
     refuses([](Problem& p) { p.topology.ranks_per_node = 0; });
+    refuses([](Problem& p) { p.topology.ranks_per_node = kMostRanks + 1; });
     refuses([](Problem& p) { p.topology.speeds = {1}; });
     refuses([](Problem& p) { p.topology.speeds = {1, 1, 1, 1, 1, 0}; });
     refuses([](Problem& p) { p.degrees = {}; });

@@ -81,6 +81,9 @@ TEST_CASE("what is wrong with a simulation file is said", "[unit]") {
     CHECK(
         message_of(replaced("sequences_per_rank: 8", "sequences_per_rank: 0")) ==
         "s.yaml:4: batch.sequences_per_rank is 0, expected a whole number from 1 to 4398046511104");
+    CHECK(message_of(replaced("[8, 16]", "8, ranks_per_node: 4294967296")) ==
+          "s.yaml:2: cluster.ranks_per_node is 4294967296, expected a whole number from 1 to "
+          "1048576");
     CHECK(message_of(replaced("sequences_per_rank: 8", "sequences: 8, tokens: 9")) ==
           "s.yaml: batch.sequences and batch.tokens contradict each other; keep one");
     CHECK(message_of(replaced("iterations: 5", "epochs: 1"))
