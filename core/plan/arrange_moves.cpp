@@ -5,6 +5,26 @@
 
 namespace dcp::plan {
 
+namespace {
+
+// What a gang held before a move. It may last longer than a load may that is new to it, so reload()
+// would not give it back.
+struct Held {
+    Load load;
+    double seconds;
+};
+
+Held held(const ArrangeState::Member& gang) {
+    return {.load = gang.load, .seconds = gang.seconds};
+}
+
+void restore(ArrangeState::Member& gang, const Held& before) {
+    gang.load = before.load;
+    gang.seconds = before.seconds;
+}
+
+}  // namespace
+
 ArrangeMoves::ArrangeMoves(ArrangeState& state,
                            std::vector<std::size_t> degrees,
                            FastRandom& random)
@@ -140,6 +160,7 @@ bool ArrangeMoves::try_sequences(double most) {
     }
     const Load out = leaves ? state_.load_of_sequence(gang.sequences[at]) : Load{};
     const Load in = joins ? state_.load_of_sequence(pool_[from]) : Load{};
+    const Held before = held(gang);
     if (!state_.reload(gang, gang.load - out + in)) {
         return false;
     }
@@ -153,7 +174,7 @@ bool ArrangeMoves::try_sequences(double most) {
     };
     shift(1);
     if (!keep(most)) {
-        state_.reload(gang, gang.load + out - in);
+        restore(gang, before);
         shift(-1);
         return false;
     }
@@ -182,18 +203,18 @@ bool ArrangeMoves::try_between(std::size_t i, std::size_t j, double most) {
     const std::size_t back = random_.below(b.sequences.size());
     const Load out = state_.load_of_sequence(a.sequences[at]);
     const Load in = is_exchange ? state_.load_of_sequence(b.sequences[back]) : Load{};
-    const Load load_a = a.load;
-    const Load load_b = b.load;
-    if (!state_.reload(a, load_a - out + in)) {
+    const Held before_a = held(a);
+    const Held before_b = held(b);
+    if (!state_.reload(a, a.load - out + in)) {
         return false;
     }
-    if (!state_.reload(b, load_b + out - in)) {
-        state_.reload(a, load_a);
+    if (!state_.reload(b, b.load + out - in)) {
+        restore(a, before_a);
         return false;
     }
     if (!keep(most)) {
-        state_.reload(a, load_a);
-        state_.reload(b, load_b);
+        restore(a, before_a);
+        restore(b, before_b);
         return false;
     }
     if (is_exchange) {

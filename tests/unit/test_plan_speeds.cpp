@@ -1,5 +1,6 @@
 // Ranks that are not equally fast: stragglers and mixed nodes.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "tests/support/plan_problems.hpp"
@@ -104,4 +105,29 @@ TEST_CASE("speeds: a faster rank hardly ever makes a plan longer", "[unit][plan]
         longer += after > before * 1.001 ? 1 : 0;
     }
     CHECK(longer <= 3);
+}
+
+TEST_CASE("speeds: plans keep their promises however far ranks differ", "[unit][plan]") {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        Problem problem = test::random_problem(seed + 9000, 16, 60);
+        test::Dice dice(seed);
+        const double most = std::pow(10.0, static_cast<double>(dice.between(1, 3)));
+        for (int rank = 0; rank < problem.topology.ranks; ++rank) {
+            const double share = dice.uniform();
+            problem.topology.speeds.push_back(share < 0.4 ? most : share < 0.7 ? 1 / most : 1);
+        }
+        for (const std::string& name : planner_names()) {
+            INFO("seed " << seed << ", " << name);
+            REQUIRE_NOTHROW(validate(problem, plan_by(name, problem)));
+        }
+    }
+    // Gangs that last longer than what is aimed at, for the fastest ranks set that.
+    test::Dice dice(1);
+    Problem problem = test::problem_of({}, 16, 8);
+    for (std::int64_t i = 0; i < 120; ++i) {
+        problem.sequences.push_back({.id = i, .tokens = dice.skewed(4000)});
+    }
+    problem.topology.speeds.assign(16, 1);
+    std::fill_n(problem.topology.speeds.begin() + 8, 8, 1000.0);
+    REQUIRE_NOTHROW(validate(problem, plan_by("dcp", problem)));
 }
