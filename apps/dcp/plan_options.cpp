@@ -122,8 +122,9 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
         ->type_name("BYTES");
     command
         .add_option("--rank-speed", options.rank_speeds,
-                    "Speed of every rank, 1 = what the cost model says: computation\n"
-                    "takes as long as the slowest rank of a group needs")
+                    "Speed of every rank, 1 = what the cost model says, from 0.001\n"
+                    "to 1000: computation takes as long as the slowest rank of a\n"
+                    "group needs")
         ->type_name("S,S,...")
         ->delimiter(',');
     command

@@ -30,6 +30,13 @@ plan::Problem problem_of(const PlanOptions& options, const CostChoice& choice, i
     if (!options.rank_speeds.empty()) {
         problem.topology.speeds = options.rank_speeds;
     }
+    for (std::size_t rank = 0; rank < options.rank_speeds.size(); ++rank) {
+        const std::string fault =
+            plan::speed_fault(static_cast<int>(rank), options.rank_speeds[rank]);
+        if (!fault.empty()) {
+            throw ConfigError(fmt::format("--rank-speed: {}", fault));
+        }
+    }
     return problem;
 }
 

@@ -155,9 +155,8 @@ void check_problem(const Problem& problem) {
             fmt::format("{} rank speeds for {} ranks: every rank needs one", topology.speeds.size(),
                         topology.ranks));
     for (std::size_t rank = 0; rank < topology.speeds.size(); ++rank) {
-        const double speed = topology.speeds[rank];
-        require(std::isfinite(speed) && speed > 0,
-                fmt::format("rank {} has speed {}: a speed is a number above 0", rank, speed));
+        const std::string fault = speed_fault(static_cast<int>(rank), topology.speeds[rank]);
+        require(fault.empty(), fault);
     }
     require(!problem.degrees.empty(),
             fmt::format("no SP degree is allowed on {} ranks", topology.ranks));

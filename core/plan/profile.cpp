@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.hpp"
+#include "core/plan/topology.hpp"
 
 namespace dcp::plan {
 
@@ -270,8 +271,12 @@ Profile parse_profile(std::string_view text) {
         }
     }
     for (const Json& speed : top.list("speeds")) {
-        if (!speed.is_number() || !(speed.get<double>() > 0)) {
-            refuse("'speeds'", "must be numbers above 0");
+        if (!speed.is_number()) {
+            refuse("'speeds'", "must be numbers");
+        }
+        const auto rank = static_cast<int>(profile.speeds.size());
+        if (const std::string fault = speed_fault(rank, speed.get<double>()); !fault.empty()) {
+            refuse("'speeds':", fault);
         }
         profile.speeds.push_back(speed.get<double>());
     }

@@ -2,7 +2,17 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace dcp::plan {
+
+std::string speed_fault(int world_rank, double speed) {
+    if (speed >= kLeastSpeed && speed <= kMostSpeed) {
+        return "";
+    }
+    return fmt::format("rank {} has speed {}, and speeds are from {} to {}, 1 = as described",
+                       world_rank, speed, kLeastSpeed, kMostSpeed);
+}
 
 int Topology::ranks_on(int node) const {
     return std::min(ranks_per_node, ranks - node * ranks_per_node);

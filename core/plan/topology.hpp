@@ -5,11 +5,19 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace dcp::plan {
 
 inline constexpr int kMostRanks = 1 << 20;  // of a world, and of a node
+
+// What a speed may be: beyond any straggler or mixture of machines. Far below, a plan lasts so long
+// beside a micro-batch's fixed cost that searches, which count in those, take hours.
+inline constexpr double kLeastSpeed = 1e-3;
+inline constexpr double kMostSpeed = 1e3;
+// Names the rank, its speed and the range; empty where the speed is inside.
+std::string speed_fault(int world_rank, double speed);
 
 struct Topology {
     int ranks = 1;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "comm/control.hpp"
+#include "core/plan/topology.hpp"
 #include "core/profile/samples.hpp"
 
 namespace dcp::profile {
@@ -145,7 +146,7 @@ std::vector<double> clear_speeds(const std::vector<Measurement>& measured) {
         for (const Measurement& one : measured) {
             ratios.push_back(median(one.rank_seconds) / std::max(one.rank_seconds[rank], 1e-12));
         }
-        speeds[rank] = median(ratios);
+        speeds[rank] = std::clamp(median(ratios), plan::kLeastSpeed, plan::kMostSpeed);
         const bool is_slower = speeds[rank] < 1;
         const auto agreeing = std::count_if(ratios.begin(), ratios.end(), [&](double ratio) {
             return is_slower ? ratio < 1 - kClear : ratio > 1 + kClear;

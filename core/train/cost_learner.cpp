@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/plan/topology.hpp"
 #include "core/train/prediction.hpp"
 
 namespace dcp::train {
@@ -53,11 +54,13 @@ std::vector<ComputeSample> compute_samples(const plan::Problem& given,
     return samples;
 }
 
+// What was given and what was learned are each a speed; together they shall be one too.
 void scale_speeds(plan::Problem& problem, const std::vector<double>& factors) {
     std::vector<double>& speeds = problem.topology.speeds;
     speeds.resize(std::max(speeds.size(), factors.size()), 1.0);
     for (std::size_t rank = 0; rank < factors.size(); ++rank) {
-        speeds[rank] *= factors[rank];
+        speeds[rank] =
+            std::clamp(speeds[rank] * factors[rank], plan::kLeastSpeed, plan::kMostSpeed);
     }
 }
 

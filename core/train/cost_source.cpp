@@ -39,6 +39,9 @@ std::vector<double> speeds_of(const std::map<int, double>& listed,
     }
     std::vector<double> speeds(static_cast<std::size_t>(ranks), 1.0);
     for (const auto& [rank, speed] : listed) {
+        if (const std::string fault = plan::speed_fault(rank, speed); !fault.empty()) {
+            throw ConfigError(fmt::format("{}: speeds: {}", path, fault));
+        }
         speeds[static_cast<std::size_t>(rank)] = speed;
     }
     return speeds;

@@ -13,7 +13,7 @@ constexpr std::size_t kIterations = 3;        // the median of so many
 constexpr std::size_t kFewestIterations = 2;  // that say anything
 constexpr double kClearlyDifferent = 0.1;     // log of slowest over fastest
 constexpr double kAlikeAgain = 0.05;
-constexpr double kLeastSpeed = 1.0 / 16;
+constexpr double kMostSpeed = 16;    // or slow: what is measured beyond is no speed
 constexpr double kRemembered = 0.8;  // of what is thought of a rank, an iteration without news
 constexpr int kSweeps = 4;  // what steps are expected to take, and how slow ranks are, in turn
 
@@ -124,7 +124,7 @@ std::vector<double> RankSpeeds::speeds() const {
     std::vector<double> speeds;
     if (are_different_) {
         for (const double log : smoothed()) {
-            speeds.push_back(std::max(std::exp(-log), kLeastSpeed));
+            speeds.push_back(std::clamp(std::exp(-log), 1 / kMostSpeed, kMostSpeed));
         }
     }
     return speeds;

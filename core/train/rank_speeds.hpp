@@ -32,7 +32,7 @@ public:
 
     void learn(const std::vector<ComputeSample>& samples);  // of one iteration
 
-    // Of every rank, 1 in the geometric mean; empty while ranks do not differ clearly.
+    // Of every rank, 1 in the geometric mean, bounded; empty while ranks do not differ clearly.
     std::vector<double> speeds() const;
 
 private:

@@ -169,6 +169,7 @@ class Plan(CommandLineTest):
                 ("lower_bound_seconds", makespan * 1.001, "is not from 0 to its makespan"),
                 ("lower_bound_seconds", -1, "lower_bound_seconds -1 is not from 0"),
                 ("ranks", 10**9, "'ranks' is missing or not a whole number from 1 to 1048576"),
+                ("rank_speeds", [1] * 7 + [1e-9], "rank 7 has speed 1e-09, and speeds are from"),
                 ("ranks_per_node", 2**30, "'ranks_per_node' is missing or not a whole number")):
             with self.subTest(key=key, value=value):
                 self.plans.write_text(json.dumps(first | {key: value}) + "\n", encoding="utf-8")
@@ -220,6 +221,9 @@ class Plan(CommandLineTest):
                 (("--ranks", 2, "--compare", "dcp,packed,dcp"), "--compare names 'dcp' twice"),
                 (("--ranks", 2, "--rank-speed", "1"), "1 rank speeds for 2 ranks"),
                 (("--ranks", 2, "--rank-speed", "1,nan"), "rank 1 has speed nan"),
+                (("--ranks", 2, "--rank-speed", "1e-9,1e-9"),
+                 "--rank-speed: rank 0 has speed 1e-09, and speeds are from 0.001 to 1000"),
+                (("--ranks", 2, "--rank-speed", "1,1e4"), "rank 1 has speed 10000, and"),
                 (("--ranks", 2, "--memory-budget", "much"), "--memory-budget much: expected bytes"),
                 (("--ranks", 2, "--memory-budget", "1KiB"), "fits nowhere")]:
             with self.subTest(more):

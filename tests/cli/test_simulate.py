@@ -92,6 +92,13 @@ class Simulate(CommandLineTest):
         # dcp is told who is slow and works around it.
         self.assertLess(known[1]["seconds"], 0.9 * slow[1]["seconds"])
 
+    def test_the_worst_straggler_can_be_planned_for(self):
+        _, _, runs = self.simulate("--set", "cluster.ranks=8", "--set", "stragglers.share=0.125",
+                                   "--set", "stragglers.slowdown=1000", "--set",
+                                   "stragglers.known=true", "--set", "planner.names=[dcp]", "--set",
+                                   "data.max_tokens=4096")
+        self.assertEqual(len(runs), 1)
+
     def test_planning_that_does_not_fit_behind_an_iteration_counts(self):
         _, _, hidden = self.simulate()
         _, _, exposed = self.simulate("--set", "planner.plan_seconds=100")

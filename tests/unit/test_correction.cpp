@@ -139,6 +139,16 @@ TEST_CASE(
     REQUIRE(corrected(different).topology.speeds.size() == 2);
     CHECK(corrected(different).topology.speeds[0] == Approx(2));
     CHECK(corrected(different).topology.speeds[1] == Approx(0.5));
+    // A clock that stood still makes no rank a thousand times as fast, nor one that was fast
+    // faster.
+    CostLearner absurd({1, 2}, 2, true);
+    absurd.start({1e-12, 1e12}, {});
+    plan::Problem extreme = problem;
+    extreme.topology.speeds = {1000, 0.001};
+    absurd.correct(extreme);
+    CHECK(extreme.topology.speeds == std::vector<double>{1000, 0.001});
+    CHECK_NOTHROW(plan::check_problem(extreme));
+    CHECK(corrected(absurd).topology.speeds == std::vector<double>{16, 1.0 / 16});
     CostLearner nearly({1, 2}, 2, true);
     nearly.start({1.08, 1.06}, {});
     CHECK(factor(corrected(nearly)) == 1);

@@ -174,6 +174,9 @@ TEST_CASE("cost files are told apart and refused by name", "[unit][cost]") {
     CHECK(planning_problem(slow, 2).topology.speeds == slow.speeds);
     CHECK_THAT(error_of([&] { planning_cost(read_any_cost_file(path), path, shape("tiny"), 1); }),
                Contains("speeds names rank 1"));
+    write(text + "speeds: {0: 1, 1: 1e-9}\n");
+    CHECK_THAT(error_of([&] { planning_cost(read_any_cost_file(path), path, shape("tiny"), 2); }),
+               Contains(path + ": speeds: rank 1 has speed 1e-09, and speeds are from 0.001 to"));
     for (const auto& [added, message] : {std::pair{"speeds: {1: 0}\n", ":39: speeds must be"},
                                          {"foo: 1\n", ":39: unknown key 'foo'"},
                                          {"degrees: [2, 1]\n", ":39: degrees must be 'any'"},

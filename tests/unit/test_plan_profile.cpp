@@ -66,7 +66,9 @@ TEST_CASE("Mistakes in a profile are named", "[unit]") {
     CHECK_THAT(message("\"tokens\":64", "\"tokens\":0"), Contains("'points[0].tokens' must be"));
     CHECK_THAT(message("\"forward_seconds\":", "\"forward_seconds\":-"),
                Contains("points[0].forward_seconds"));
-    CHECK_THAT(message("\"speeds\": []", "\"speeds\": [0]"), Contains("'speeds' must be"));
+    CHECK_THAT(message("\"speeds\": []", "\"speeds\": [\"1\"]"), Contains("'speeds' must be"));
+    CHECK_THAT(message("\"speeds\": []", "\"speeds\": [1, 0]"),
+               Contains("'speeds': rank 1 has speed 0, and speeds are from 0.001 to 1000"));
     CHECK_THAT(message("\"reference\": {\"tokens\":0", "\"reference\": {\"tokens\":64"),
                Contains("'reference' must have"));
     CHECK_THAT(message("\"recompute\": true", "\"recompute\": 1"), Contains("true or false"));

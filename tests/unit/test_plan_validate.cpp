@@ -246,7 +246,17 @@ TEST_CASE("a problem without sense is refused", "[unit][plan]") {
     refuses([](Problem& p) { p.topology.ranks_per_node = 0; });
     refuses([](Problem& p) { p.topology.ranks_per_node = kMostRanks + 1; });
     refuses([](Problem& p) { p.topology.speeds = {1}; });
-    refuses([](Problem& p) { p.topology.speeds = {1, 1, 1, 1, 1, 0}; });
+    for (const double speed : {0.0, -1.0, 1e-9, 0.0009, 1001.0, 1e300, HUGE_VAL, std::nan("")}) {
+        CAPTURE(speed);
+        refuses([speed](Problem& p) { p.topology.speeds = {1, 1, 1, 1, 1, speed}; });
+    }
+    Problem uneven = small_problem();
+    uneven.topology.speeds = {1, 1e-3, 1.0 / 1000, 1e3, 0.5, 2};
+    CHECK_NOTHROW(check_problem(uneven));
+    uneven.topology.speeds[4] = 1e-9;
+    CHECK_THROWS_WITH(
+        check_problem(uneven),
+        "rank 4 has speed 1e-09, and speeds are from 0.001 to 1000, 1 = as described");
     refuses([](Problem& p) { p.degrees = {}; });
     refuses([](Problem& p) { p.degrees = {0, 1}; });
     refuses([](Problem& p) { p.degrees = {2, 2}; });
