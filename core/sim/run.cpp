@@ -62,7 +62,7 @@ public:
         report_.ranks = problem_.topology.ranks;
         report_.budget_bytes = problem_.memory_budget_bytes;
         peaks_.assign(static_cast<std::size_t>(report_.ranks), 0.0);
-        fixed_speeds_ = stragglers(0);
+        fixed_speeds_ = real_speeds(0);
         if (settings.stragglers.is_known) {
             problem_.topology.speeds = fixed_speeds_;
         }
@@ -79,7 +79,7 @@ public:
         const auto [plan, plan_seconds] = planned(next, taken);
         const auto iteration = static_cast<std::int64_t>(report_.iterations.size());
         const auto& speeds = settings_.stragglers.is_moving
-                                 ? stragglers(static_cast<std::uint64_t>(iteration))
+                                 ? real_speeds(static_cast<std::uint64_t>(iteration))
                                  : fixed_speeds_;
         const Timeline timeline = replay(problem_, plan, speeds, settings_.noise, iteration);
         const double once = problem_.cost->per_iteration_seconds() + settings_.once_seconds;
@@ -135,9 +135,19 @@ private:
         double seconds = 0;
     };
 
-    std::vector<double> stragglers(std::uint64_t draw) const {
-        return straggler_speeds(problem_.topology.ranks, settings_.stragglers.share,
-                                settings_.stragglers.slowdown, settings_.noise.seed, draw);
+    // What ranks are as described, and the stragglers among them so many times slower.
+    std::vector<double> real_speeds(std::uint64_t draw) const {
+        const std::vector<double>& described = settings_.problem.topology.speeds;
+        std::vector<double> speeds =
+            straggler_speeds(problem_.topology.ranks, settings_.stragglers.share,
+                             settings_.stragglers.slowdown, settings_.noise.seed, draw);
+        if (speeds.empty()) {
+            return described;
+        }
+        for (std::size_t rank = 0; rank < described.size(); ++rank) {
+            speeds[rank] *= described[rank];
+        }
+        return speeds;
     }
 
     Planned planned(const std::vector<plan::Sequence>& next, std::size_t& taken) {

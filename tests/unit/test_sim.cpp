@@ -186,6 +186,25 @@ TEST_CASE("planning counts only where it does not fit behind an iteration", "[un
     CHECK(exposed.seconds == Approx(4 * 1.5 + 3 * 2.5));
 }
 
+TEST_CASE("ranks are as slow as their description says, stragglers slower still", "[unit]") {
+    sim::RunSettings settings;
+    settings.problem = simple_problem(2);
+    settings.problem.degrees = {1};
+    settings.problem.topology.speeds = {1, 0.25};
+    settings.batch = {.sequences = 2, .tokens = {}};
+    settings.iterations = 1;
+    settings.plan_seconds = 0;
+    const auto seconds = [&] { return run_constant(settings, 8).iterations[0]; };
+    const double described = seconds().steps_seconds;
+    CHECK(described == Approx(seconds().predicted_seconds));
+    CHECK(described > 8.5 + 1e-9);  // what two ranks of speed 1 take
+    settings.stragglers = {.share = 1, .slowdown = 2, .is_known = false, .is_moving = false};
+    CHECK(seconds().predicted_seconds == Approx(described));
+    CHECK(seconds().steps_seconds > 1.5 * described);
+    settings.stragglers.is_known = true;
+    CHECK(seconds().steps_seconds == Approx(seconds().predicted_seconds));
+}
+
 TEST_CASE("a planner that knows of stragglers gives them less", "[unit]") {
     sim::RunSettings settings;
     settings.problem = simple_problem(4);
