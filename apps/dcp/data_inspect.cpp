@@ -16,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include "apps/dcp/data_commands.hpp"
+#include "apps/dcp/option_checks.hpp"
 #include "core/base/units.hpp"
 #include "core/data/import.hpp"
 #include "core/data/length_stats.hpp"
@@ -228,12 +229,14 @@ void add_data_inspect(CLI::App& parent) {
         ->add_option("--max-tokens", options->max_tokens,
                      "Split longer documents, as data.max_tokens does in\n"
                      "training; without it they stay whole")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(whole_number());
     inspect
         ->add_option("--vocab", options->vocab,
                      "Check that every token is below this, as training does\n"
                      "with model.vocab")
-        ->type_name("V");
+        ->type_name("V")
+        ->check(whole_number());
     inspect->footer(kExamples);
     inspect->callback([options] { run_inspect(*options); });
 }

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "apps/dcp/data_commands.hpp"
+#include "apps/dcp/option_checks.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
@@ -91,7 +92,8 @@ void add_data_lengths(CLI::App& parent) {
         ->add_option("--max-tokens", options->max_tokens,
                      "Split longer documents, as data.max_tokens does in\n"
                      "training; without it they stay whole")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(whole_number());
     lengths->add_option("--out", options->out, "Write to this file instead of standard output")
         ->type_name("FILE");
     lengths->footer(kExamples);

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/data_commands.hpp"
+#include "apps/dcp/option_checks.hpp"
 #include "core/base/atomic_file.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
@@ -99,10 +100,15 @@ void add_data_sample(CLI::App& parent) {
     sample->add_option("DISTRIBUTION", options->distribution, "Its name, with keys or without")
         ->type_name("")
         ->required();
-    sample->add_option("--count", options->count, "How many sequences (100)")->type_name("N");
-    sample->add_option("--seed", options->seed, "Of the draw (0)")->type_name("S");
+    sample->add_option("--count", options->count, "How many sequences (100)")
+        ->type_name("N")
+        ->check(whole_number());
+    sample->add_option("--seed", options->seed, "Of the draw (0)")
+        ->type_name("S")
+        ->check(seed_number());
     sample->add_option("--max-tokens", options->max_tokens, "Cut longer sequences into pieces")
-        ->type_name("L");
+        ->type_name("L")
+        ->check(whole_number());
     sample->add_option("--out", options->out, "Write to this file instead of standard output")
         ->type_name("FILE");
     sample->footer(examples());

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/data_commands.hpp"
+#include "apps/dcp/option_checks.hpp"
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
 #include "core/data/synth.hpp"
@@ -87,6 +88,7 @@ void add_data_synth(CLI::App& parent) {
         ->required();
     synth->add_option("--documents", options->documents, "How many documents")
         ->type_name("N")
+        ->check(whole_number())
         ->required();
     synth
         ->add_option("--from", options->from,
@@ -100,7 +102,9 @@ void add_data_synth(CLI::App& parent) {
                      "one is replaced when the new one is complete")
         ->type_name("PREFIX")
         ->required();
-    synth->add_option("--seed", options->seed, "Of the draw (0)")->type_name("S");
+    synth->add_option("--seed", options->seed, "Of the draw (0)")
+        ->type_name("S")
+        ->check(seed_number());
     synth->footer(kExamples);
     synth->callback([options] { run_synth(*options); });
 }

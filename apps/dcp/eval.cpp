@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/dcp/commands.hpp"
+#include "apps/dcp/option_checks.hpp"
 
 namespace dcp {
 
@@ -44,12 +45,14 @@ void add_eval_command(CLI::App& app) {
         ->type_name("FILE");
     eval->add_option("--max-tokens", options->max_tokens,
                      "Longest sequence; default: max_position_embeddings of the weights")
+        ->check(whole_number())
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
         ->type_name("N");
     eval->add_option("--dtype", *dtype, "fp32 (default) or bf16")
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->type_name("TYPE");
     eval->add_option("--threads", options->threads, "Threads; default: one a core")
+        ->check(whole_number())
         ->check(CLI::Range(1, 1024))
         ->type_name("N");
     eval->callback([options, dtype] {

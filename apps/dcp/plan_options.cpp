@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "apps/dcp/data_commands.hpp"
+#include "apps/dcp/option_checks.hpp"
 #include "core/base/errors.hpp"
 #include "core/lengths/stream.hpp"
 #include "core/plan/topology.hpp"
@@ -39,22 +40,22 @@ void add_batch_options(CLI::App& command, PlanOptions& options) {
         ->excludes(dataset);
     CLI::Option* sequences = command.add_option("--batch-sequences", options.batch.batch_sequences,
                                                 "Sequences of a batch");
-    sequences->type_name("B");
+    sequences->type_name("B")->check(whole_number());
     command
         .add_option("--batch-tokens", options.batch.batch_tokens,
                     "Tokens of a batch at most, instead")
         ->type_name("T")
+        ->check(whole_number())
         ->excludes(sequences);
-    command.add_option("--batches", options.batch.batches, "How many batches (1)")->type_name("K");
+    command.add_option("--batches", options.batch.batches, "How many batches (1)")
+        ->type_name("K")
+        ->check(whole_number());
     command.add_option("--seed", options.batch.seed, "Of the draw and of planners that draw (0)")
         ->type_name("S")
-        ->check(CLI::Validator(
-            [](const std::string& text) {
-                return std::string(text.starts_with('-') ? "must be a whole number from 0" : "");
-            },
-            "", "seed"));
+        ->check(seed_number());
     command.add_option("--max-tokens", options.batch.max_tokens, "Split longer sequences")
-        ->type_name("L");
+        ->type_name("L")
+        ->check(whole_number());
     CLI::Option* check = command.add_option("--check", options.check,
                                             "Check the plans of a --json file instead of planning");
     check->type_name("FILE");
@@ -81,11 +82,14 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
         .add_option("--model", options.model,
                     "The model that a cluster is to train: a configuration")
         ->type_name("CONFIG");
-    command.add_option("--ranks", options.ranks, "Ranks of the cluster")->type_name("N");
+    command.add_option("--ranks", options.ranks, "Ranks of the cluster")
+        ->type_name("N")
+        ->check(whole_number());
     command
         .add_option("--ranks-per-node", options.ranks_per_node,
                     "Ranks of a node (what the cost file says)")
-        ->type_name("M");
+        ->type_name("M")
+        ->check(whole_number());
     CLI::Option* planner =
         command.add_option("--planner", options.planner, "The planner to use (dcp)");
     planner->type_name("NAME");

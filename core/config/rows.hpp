@@ -12,6 +12,8 @@
 
 namespace dcp::config {
 
+inline constexpr std::int64_t kMaxSeed = 1'000'000'000'000'000'000;
+
 template <class Section, class Field>
 struct Place {
     Section Config::*section;

@@ -18,7 +18,6 @@ constexpr std::int64_t kMaxTokens = 1LL << 31;  // of a sequence or a micro-batc
 // An iteration reads all of its batch before it trains: a slip of the finger must not hang a run.
 constexpr std::int64_t kMaxBatchSequences = 1LL << 24;
 constexpr std::int64_t kMaxBatchTokens = 1LL << 30;
-constexpr std::int64_t kMaxSeed = 1'000'000'000'000'000'000;
 constexpr std::int64_t kMaxVocab = 1LL << 31;  // token ids are 32-bit
 
 // `any`, `pow2` or a list of degrees, kept as it is printed.

@@ -164,7 +164,7 @@ const std::map<std::string, Row>& rows() {
         {"data.max_tokens", whole(&File::data, &File::Data::max_tokens)},
         {"data.shuffle", flag(&File::data, &File::Data::shuffle)},
         {"data.validation_documents",
-         {"a whole number from 0",
+         {fmt::format("a whole number from 0 to {}", kMaxCount),
           [](const Value& value, File& file) {
               return read_integer(value, {.min = 0, .max = kMaxCount},
                                   file.data.validation_documents);
@@ -179,9 +179,9 @@ const std::map<std::string, Row>& rows() {
         {"run.sequences", whole(&File::run, &File::Run::sequences)},
         {"run.epochs", whole(&File::run, &File::Run::epochs)},
         {"run.seed",
-         {"a whole number from 0",
+         {fmt::format("a whole number from 0 to {}", kMaxSeed),
           [](const Value& value, File& file) {
-              return read_integer(value, {.min = 0, .max = kMaxCount}, file.run.seed);
+              return read_integer(value, {.min = 0, .max = kMaxSeed}, file.run.seed);
           }}},
         {"planner.names",
          {"a list of planners, such as [bucket, dcp]",

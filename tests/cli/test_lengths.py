@@ -67,6 +67,15 @@ class Sample(CommandLineTest):
     def test_messages(self):
         self.refuse(2, ["no distribution 'wikpedia'; there are wikipedia, "], "data", "sample",
                     "wikpedia")
+        for number in ("010", "0x10", 10**23, "1e3"):
+            self.refuse(2, ["--count: must be a whole number such as 10"], "data", "sample",
+                        "short", "--count", number)
+        for seed in (-1, 2**64, 10**23):
+            for command in (("sample", "short"),
+                            ("synth", "--distribution", "short", "--documents", 1, "--from",
+                             self.dataset, "--out", self.folder / "none")):
+                self.refuse(2, ["--seed: must be a whole number from 0 to 18446744073709551615"],
+                            "data", *command, "--seed", seed)
         self.refuse(2, ["--count 0: must be at least 1"], "data", "sample", "short", "--count", 0)
         for command in (("sample", "short"), ("lengths", self.dataset)):
             self.refuse(2, ["--out", "there is no folder", "make it first"], "data", *command,

@@ -107,6 +107,9 @@ class Plan(CommandLineTest):
             self.plan("--batch-sequences", 30, "--seed", 3, "--json", self.plans)
             return [{**plan, "plan_seconds": 0} for plan in self.read()]
         self.assertEqual(lines(), lines())
+        largest = 2**64 - 1
+        self.plan("--batch-sequences", 30, "--seed", largest, "--json", self.plans)
+        self.assertEqual(self.read()[0]["seed"], largest)
 
     def test_the_command_line_beats_the_cost_file(self):
         self.plan("--degrees", "2", "--recompute", "no", "--ranks-per-node", 2, "--max-tokens", 700,
@@ -217,7 +220,12 @@ class Plan(CommandLineTest):
                 (("--ranks", 2, "--ranks-per-node", 2**30), "must be at most 1048576"),
                 (("--ranks", 2, "--batch-sequences", 10**12), "must be at most 16777216"),
                 (("--ranks", 2, "--batches", 3), "--batches needs a batch size"),
-                (("--ranks", 2, "--seed", -1), "must be a whole number from 0"),
+                (("--ranks", 2, "--seed", -1), "--seed: must be a whole number from 0 to 18446744"),
+                (("--ranks", 2, "--seed", 2**64), "18446744073709551615, and is '18446744073709551616'"),
+                (("--ranks", 2, "--seed", 10**23), "--seed: must be a whole number from 0 to"),
+                (("--ranks", 2, "--max-tokens", 10**23), "--max-tokens: must be a whole number"),
+                (("--ranks", "010"), "--ranks: must be a whole number such as 10"),
+                (("--ranks", 2, "--batch-tokens", "0x10"), "--batch-tokens: must be a whole"),
                 (("--ranks", 2, "--compare", "dcp,packed,dcp"), "--compare names 'dcp' twice"),
                 (("--ranks", 2, "--rank-speed", "1"), "1 rank speeds for 2 ranks"),
                 (("--ranks", 2, "--rank-speed", "1,nan"), "rank 1 has speed nan"),

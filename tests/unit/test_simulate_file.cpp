@@ -91,6 +91,14 @@ TEST_CASE("what is wrong with a simulation file is said", "[unit]") {
     CHECK(message_of(replaced("data: {distribution: short}\n", "")) ==
           "s.yaml: data.distribution, data.lengths or data.dataset is missing");
     CHECK(message_of(replaced("cost: c.yaml, ", "")) == "s.yaml: cluster.cost is missing");
+    for (const char* seed : {"-1", "1.5", "1000000000000000001", "99999999999999999999999"}) {
+        CHECK(message_of(replaced("seed: 3", std::string("seed: ") + seed)) ==
+              std::string("s.yaml:5: run.seed is ") + seed +
+                  ", expected a whole number from 0 to 1000000000000000000");
+    }
+    // What a run may have, so that a simulation can draw the same.
+    CHECK(config::parse_simulate_file(replaced("seed: 3", "seed: 1000000000000000000"), "s.yaml")
+              .run.seed == 1'000'000'000'000'000'000);
     CHECK(message_of(kGood + "noise: {step: 2}\n") ==
           "s.yaml:6: noise.step is 2, expected a number from 0 to 1");
     CHECK(message_of(kGood + "planner: {effort: slow}\n") ==

@@ -1,0 +1,53 @@
+#include "apps/dcp/option_checks.hpp"
+
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace dcp {
+
+namespace {
+
+template <class Number>
+bool is_all_of(const std::string& text, Number& number) {
+    const char* end = text.data() + text.size();
+    const auto [stop, status] = std::from_chars(text.data(), end, number);
+    return status == std::errc() && stop == end;
+}
+
+// With a leading 0 the library would count in eights.
+bool is_decimal(const std::string& text) {
+    const std::size_t first = text.starts_with('-') ? 1 : 0;
+    return text.size() == first + 1 || text[first] != '0';
+}
+
+template <class Integer>
+std::string fault_of(const std::string& text, const char* allowed) {
+    Integer number = 0;
+    return is_all_of(text, number) && is_decimal(text)
+               ? ""
+               : fmt::format("must be a whole number{}, and is '{}'", allowed, text);
+}
+
+}  // namespace
+
+CLI::Validator whole_number() {
+    return {[](const std::string& text) {
+                return fault_of<std::int64_t>(text, " such as 10, of 64 bits at most");
+            },
+            "", "whole number"};
+}
+
+CLI::Validator seed_number() {
+    return {[](const std::string& text) {
+                const std::string allowed =
+                    fmt::format(" from 0 to {}", std::numeric_limits<std::uint64_t>::max());
+                return fault_of<std::uint64_t>(text, allowed.c_str());
+            },
+            "", "seed"};
+}
+
+}  // namespace dcp
