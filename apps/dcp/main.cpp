@@ -14,6 +14,7 @@
 #include "apps/dcp/commands.hpp"
 #include "apps/dcp/data_commands.hpp"
 #include "apps/dcp/manual_page.hpp"
+#include "apps/dcp/option_checks.hpp"
 #include "apps/dcp/signal_thread.hpp"
 #include "apps/dcp/waiting_threads.hpp"
 #include "comm/launch.hpp"
@@ -84,6 +85,7 @@ int run(int argc, char** argv) {
     dcp::add_plan_command(app);
     dcp::add_simulate_command(app);
     dcp::add_data_commands(app);
+    dcp::refuse_empty_texts(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) {

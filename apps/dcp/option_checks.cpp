@@ -1,11 +1,13 @@
 #include "apps/dcp/option_checks.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <limits>
-#include <string>
 
 #include <fmt/format.h>
+
+#include "core/base/errors.hpp"
 
 namespace dcp {
 
@@ -48,6 +50,42 @@ CLI::Validator seed_number() {
                 return fault_of<std::uint64_t>(text, allowed.c_str());
             },
             "", "seed"};
+}
+
+void refuse_empty_texts(CLI::App& app) {
+    for (CLI::Option* option : app.get_options()) {
+        option->check([](const std::string& text) {
+            return std::string(text.empty() ? "must not be empty: leave the option out" : "");
+        });
+    }
+    for (CLI::App* command : app.get_subcommands({})) {
+        refuse_empty_texts(*command);
+    }
+}
+
+std::vector<std::string> elements_of(const std::string& option, const std::string& list) {
+    std::vector<std::string> elements;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(',', begin), list.size());
+        elements.push_back(list.substr(begin, end - begin));
+        if (elements.back().empty()) {
+            throw ConfigError(
+                fmt::format("{} is '{}': element {} is empty", option, list, elements.size()));
+        }
+        begin = end + 1;
+    }
+    return elements;
+}
+
+std::vector<double> numbers_of(const std::string& option, const std::string& list) {
+    std::vector<double> numbers;
+    for (const std::string& element : elements_of(option, list)) {
+        if (!is_all_of(element, numbers.emplace_back())) {
+            throw ConfigError(
+                fmt::format("{} is '{}': '{}' is not a number", option, list, element));
+        }
+    }
+    return numbers;
 }
 
 }  // namespace dcp

@@ -1,5 +1,6 @@
 // dcp plan: plans for imagined clusters, without training anything.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -192,6 +193,10 @@ void run(const PlanOptions& options) {
     check_limits(options);
     require_output_place("--json", options.json);
     require_output_place("--trace", options.trace);
+    require_different_files(std::array<NamedFile, 4>{{{"--cost", options.cost},
+                                                      {"--lengths", options.batch.lengths},
+                                                      {"--json", options.json},
+                                                      {"--trace", options.trace}}});
     plan::Problem problem = problem_of(options, choice, options.ranks.value());
     const std::vector<std::string> planners =
         options.compare.empty() ? std::vector<std::string>{options.planner} : options.compare;

@@ -93,9 +93,14 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
     CLI::Option* planner =
         command.add_option("--planner", options.planner, "The planner to use (dcp)");
     planner->type_name("NAME");
-    command.add_option("--compare", options.compare, "Several planners, side by side")
+    command
+        .add_option_function<std::string>(
+            "--compare",
+            [&options](const std::string& list) {
+                options.compare = elements_of("--compare", list);
+            },
+            "Several planners, side by side")
         ->type_name("A,B,...")
-        ->delimiter(',')
         ->excludes(planner);
     command
         .add_option("--effort", options.effort,
@@ -125,12 +130,15 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
                     "Bytes of a rank, such as 12GiB (what the cost file says)")
         ->type_name("BYTES");
     command
-        .add_option("--rank-speed", options.rank_speeds,
-                    "Speed of every rank, 1 = what the cost model says, from 0.001\n"
-                    "to 1000: computation takes as long as the slowest rank of a\n"
-                    "group needs")
-        ->type_name("S,S,...")
-        ->delimiter(',');
+        .add_option_function<std::string>(
+            "--rank-speed",
+            [&options](const std::string& list) {
+                options.rank_speeds = numbers_of("--rank-speed", list);
+            },
+            "Speed of every rank, 1 = what the cost model says, from 0.001\n"
+            "to 1000: computation takes as long as the slowest rank of a\n"
+            "group needs")
+        ->type_name("S,S,...");
     command
         .add_option("--step-mode", options.step_mode,
                     "independent; rounds: all ranks take equally many steps together\n"

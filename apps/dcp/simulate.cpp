@@ -1,5 +1,6 @@
 // dcp simulate: runs in virtual time on a described cluster.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -235,6 +236,8 @@ sim::RunReport run_one(const config::SimulateFile& config,
 void run(const Options& options) {
     require_output_place("--csv", options.csv);
     require_output_place("--json", options.json);
+    require_different_files(std::array<NamedFile, 3>{
+        {{"CONFIG", options.config}, {"--csv", options.csv}, {"--json", options.json}}});
     const config::SimulateFile config =
         config::read_simulate_file(options.config, options.overrides);
     const CostChoice choice(config.cluster.cost, config.cluster.model);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -91,6 +92,26 @@ void require_output_place(std::string_view option, const std::string& path) {
                                       folder.string()));
     }
     require_replaceable(fmt::format("{} {}", option, path), path);
+}
+
+void require_different_files(std::span<const NamedFile> files) {
+    std::error_code error;
+    std::map<std::filesystem::path, std::string_view> seen;
+    for (const NamedFile& file : files) {
+        if (file.path.empty()) {
+            continue;
+        }
+        // Without links; what is not there yet stays as it is written.
+        const std::filesystem::path whole = std::filesystem::absolute(file.path);
+        const std::filesystem::path real = std::filesystem::weakly_canonical(whole, error);
+        const auto [first, is_new] = seen.emplace(error ? whole : real, file.option);
+        if (!is_new) {
+            throw ConfigError(
+                fmt::format("{} and {} name one file, {}: the second would replace "
+                            "the first; name another",
+                            first->second, file.option, file.path));
+        }
+    }
 }
 
 void sync_folder(const std::string& folder) {

@@ -40,6 +40,13 @@ void write_file_atomically(const std::string& path, std::string_view text);
 // it is one: known before the work whose result it is to hold. An empty path is no file.
 void require_output_place(std::string_view option, const std::string& path);
 
+// ConfigError where two options name one file, of which the later would replace the earlier.
+struct NamedFile {
+    std::string_view option;
+    std::string path;  // empty: no file
+};
+void require_different_files(std::span<const NamedFile> files);
+
 // Makes the names in a folder survive a power cut; a file system that cannot do it is no error.
 void sync_folder(const std::string& folder);
 

@@ -29,6 +29,8 @@ class CommandLine(CommandLineTest):
             (("train", self.folder), [str(self.folder), "folder"]),
             (("train", self.config, "--unknown"), ["--unknown"]),
             (("train", self.config, "--set", "lr"), ["--set", "lr", "key=value"]),
+            (("train", ""), ["CONFIG: must not be empty"]),
+            (("train", self.config, "--set", ""), ["--set: must not be empty"]),
             (("eval", "--dataset", self.dataset), ["--weights"]),
             (("eval", "--weights", self.folder / "none", "--dataset", self.dataset), ["none"]),
             (("export", "--run", self.folder / "none", "--out", self.folder / "x"), ["none"]),

@@ -67,6 +67,9 @@ class Sample(CommandLineTest):
     def test_messages(self):
         self.refuse(2, ["no distribution 'wikpedia'; there are wikipedia, "], "data", "sample",
                     "wikpedia")
+        for command in (("sample", ""), ("sample", "short", "--out", ""),
+                        ("lengths", self.dataset, "--out", ""), ("inspect", "")):
+            self.refuse(2, ["must not be empty"], "data", *command)
         for number in ("010", "0x10", 10**23, "1e3"):
             self.refuse(2, ["--count: must be a whole number such as 10"], "data", "sample",
                         "short", "--count", number)

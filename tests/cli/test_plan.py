@@ -236,6 +236,26 @@ class Plan(CommandLineTest):
                 (("--ranks", 2, "--memory-budget", "1KiB"), "fits nowhere")]:
             with self.subTest(more):
                 self.refuse(2, [said], *base, *more)
+        for option, value in [
+                ("--degrees", ""), ("--compare", ""), ("--json", ""), ("--trace", ""),
+                ("--memory-budget", ""), ("--model", ""), ("--planner", "")]:
+            with self.subTest(option):
+                self.refuse(2, [f"{option}: must not be empty"], *base, "--ranks", 2, option, value)
+        for option, list_, place in [
+                ("--compare", "dcp,", 2), ("--compare", ",dcp", 1), ("--compare", "dcp,,packed", 2),
+                ("--rank-speed", "1,1,", 3)]:
+            with self.subTest(list_):
+                self.refuse(2, [f"{option} is '{list_}': element {place} is empty"], *base,
+                            "--ranks", 2, option, list_)
+        self.refuse(2, ["--degrees is '1,2,'"], *base, "--ranks", 2, "--degrees", "1,2,")
+        self.refuse(2, ["--rank-speed is '1,fast': 'fast' is not a number"], *base, "--ranks", 2,
+                    "--rank-speed", "1,fast")
+        both = self.folder / "both"
+        self.refuse(2, ["--json and --trace name one file"], *base, "--ranks", 2, "--json", both,
+                    "--trace", self.folder / "." / "both")
+        self.assertFalse(both.exists())
+        self.refuse(2, ["--lengths and --json name one file"], *base, "--ranks", 2, "--json",
+                    self.lengths)
         long = self.folder / "long.txt"
         long.write_text(f"{2**40}\n", encoding="utf-8")
         self.refuse(2, ["max_tokens 1 cuts the sequences into more than"], "plan", "--cost",

@@ -190,6 +190,11 @@ class Simulate(CommandLineTest):
         for option in ("--csv", "--json"):
             self.refuse(2, [option, "there is no folder", "make it first"], "simulate",
                         self.simulation, option, self.folder / "nowhere/file")
+        self.refuse(2, ["--csv and --json name one file"], "simulate", self.simulation, "--csv",
+                    self.csv, "--json", self.csv)
+        self.refuse(2, ["CONFIG and --json name one file"], "simulate", self.simulation, "--json",
+                    self.simulation)
+        self.refuse(2, ["--csv: must not be empty"], "simulate", self.simulation, "--csv", "")
         self.refuse(2, ["no-such.yaml: no such simulation file"], "simulate", "no-such.yaml")
         self.refuse(2, ["unknown key 'cluster.rank'"], "simulate", self.simulation, "--set",
                     "cluster.rank=8")

@@ -1,5 +1,6 @@
 // The safetensors container, read and written: values of every type of weight, and every way in
 // which a file can be broken.
+#include <array>
 #include <bit>
 #include <cmath>
 #include <csignal>
@@ -224,6 +225,25 @@ TEST_CASE("a file appears whole or not at all", "[unit][base]") {
                       "--out " + folder.path() +
                           ": not a regular file, so it cannot be replaced by one: name another "
                           "file");
+
+    const std::string other = folder / "b.txt";
+    std::filesystem::create_symlink(path, folder / "link");
+    const auto require_different = [&](const std::string& a, const std::string& b) {
+        require_different_files(std::array<NamedFile, 3>{{{"--a", a}, {"--none", ""}, {"--b", b}}});
+    };
+    CHECK_NOTHROW(require_different(path, other));
+    CHECK_NOTHROW(require_different("", ""));
+    for (const std::string& same : {path, folder / "./a.txt", folder / "link"}) {
+        CHECK_THROWS_WITH(require_different(path, same),
+                          "--a and --b name one file, " + same +
+                              ": the second would replace the first; name another");
+    }
+    CHECK_THROWS_AS(
+        require_different(
+            other,
+            folder / "../" + std::filesystem::path(folder.path()).filename().string() + "/b.txt"),
+        ConfigError);
+    std::filesystem::remove(folder / "link");
 
     // What a full disk does, by a limit that any process can set itself.
     rlimit before{};
