@@ -36,7 +36,7 @@ void read_communication(Section communication, const std::string& file, CostFile
 }
 
 void read_memory(Section memory, CostFile& cost) {
-    cost.budget = memory.real("budget");
+    cost.budget = memory.positive("budget");
     cost.static_bytes = memory.real("static");
     cost.layer_bytes_per_token = memory.real("layer_bytes_per_token");
     cost.checkpoint_bytes_per_token = memory.real("checkpoint_bytes_per_token");

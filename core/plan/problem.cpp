@@ -181,9 +181,9 @@ void check_problem(const Problem& problem) {
             !std::isnan(seconds) &&
                 (std::isfinite(seconds) ||
                  !std::isfinite(problem.cost->cost({1, 1}, strategy, 0).seconds())),
-            fmt::format("{} tokens on {} rank{} take {} seconds by the cost model: its constants "
+            fmt::format("{} tokens on {} take {} seconds by the cost model '{}': its constants "
                         "are too large",
-                        all.tokens, degree, degree == 1 ? "" : "s", seconds));
+                        all.tokens, format_counted(degree, "rank"), seconds, problem.cost->name()));
     }
     require(std::isfinite(problem.memory_budget_bytes) && problem.memory_budget_bytes > 0,
             "the memory budget must be positive");

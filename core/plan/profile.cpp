@@ -249,6 +249,9 @@ Profile parse_profile(std::string_view text) {
     read_model(top, profile);
     Keys memory(top.take("memory"), "memory.");
     profile.budget_bytes = memory.real("budget_bytes");
+    if (profile.budget_bytes == 0) {
+        refuse("'memory.budget_bytes'", "must be a number above 0");
+    }
     profile.replicated_bytes = memory.real("replicated_bytes");
     profile.sharded_bytes = memory.real("sharded_bytes");
     memory.finish();

@@ -151,6 +151,10 @@ TEST_CASE("cost file: mistakes are named with file and line", "[unit][plan]") {
     CHECK_THAT(message("layers: 32", "layers: 32\nfoo: 1"), Contains("unknown key 'foo'"));
     CHECK_THAT(message("budget: 3.0538e+10", "budget: 3_000_000"), Contains("memory.budget must"));
     CHECK_THAT(message("budget: 3.0538e+10", "budget: '3e10'"), Contains("memory.budget must"));
+    for (const char* none : {"0", "-1", "nan", ".inf", "1e400"}) {
+        CHECK_THAT(message("budget: 3.0538e+10", std::string("budget: ") + none),
+                   Contains("x.yaml:21: memory.budget must be a number above 0"));
+    }
     CHECK_THAT(message("per_token: 0.0", "per_token: -0.0"), Contains("time.per_token must"));
     CHECK_THAT(message("{2: 1.25347e+11,", "{2: 0,"), Contains("communication.bandwidth must"));
     CHECK_THAT(message("{2: 1.25347e+11,", "{2: 1, 2: 2,"), Contains("names degree 2 twice"));

@@ -59,6 +59,8 @@ TEST_CASE("Mistakes in a profile are named", "[unit]") {
     CHECK_THAT(message("\"layers\": 3", "\"layers\": 10001"), Contains("from 1 to 10000"));
     CHECK_THAT(message("\"budget_bytes\":", "\"x\":1,\"budget_bytes\":"),
                Contains("'memory.x' is unknown"));
+    CHECK_THAT(message("\"budget_bytes\":", "\"budget_bytes\":0,\"budget\":"),
+               Contains("'memory.budget_bytes' must be a number above 0"));
     CHECK_THAT(message("\"ulysses\":1,", ""), Contains("'points[0].ulysses' is missing"));
     CHECK_THAT(message("\"link\":\"none\"", "\"link\":\"node\""), Contains("points[0].link"));
     CHECK_THAT(message("\"link\":\"none\"", "\"link\":\"wire\""),

@@ -241,6 +241,8 @@ TEST_CASE("a problem without sense is refused", "[unit][plan]") {
         ClosedFormConstants constants = test::round_constants();
         constants.squared_token_seconds = 1e305;
         p.cost = std::make_shared<ClosedForm>(constants);
+        CHECK_THROWS_WITH(check_problem(p), Contains("750 tokens on 1 rank take inf seconds by the "
+                                                     "cost model 'round': its constants"));
     });
     refuses([](Problem& p) { p.topology.ranks = 0; });
     refuses([](Problem& p) { p.topology.ranks_per_node = 0; });
