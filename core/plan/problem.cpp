@@ -92,12 +92,27 @@ std::int64_t most_tokens(const Problem& problem, std::int64_t too_many) {
     return fitting;
 }
 
-std::string remedy(const Problem& problem, const Sequence& sequence, const Need& need) {
+// How many sequences beside the one that is named fit nowhere either: those with more tokens than
+// `fitting`.
+std::string others_text(const Problem& problem, std::int64_t fitting) {
+    const auto too_long =
+        std::count_if(problem.sequences.begin(), problem.sequences.end(),
+                      [fitting](const Sequence& one) { return one.tokens > fitting; });
+    if (too_long < 2) {
+        return "";
+    }
+    return too_long == 2 ? " (nor does 1 other)" : fmt::format(" (nor do {} others)", too_long - 1);
+}
+
+// `fitting`: most tokens that would fit.
+std::string remedy(const Problem& problem,
+                   const Sequence& sequence,
+                   const Need& need,
+                   std::int64_t fitting) {
     const Need most = least_need(problem, load_of(problem.longest()));
     std::string text = fmt::format("a budget of {}", need_text(std::max(need.bytes, most.bytes)));
-    const std::int64_t tokens = most_tokens(problem, sequence.tokens);
-    if (tokens > 0) {
-        text += fmt::format(", or sequences of at most {} tokens", tokens);
+    if (fitting > 0) {
+        text += fmt::format(", or sequences of at most {} tokens", fitting);
     }
     Problem wider = problem;
     wider.may_recompute = true;
@@ -249,12 +264,13 @@ void require_all_fit(const Problem& problem) {
         if (need.bytes <= problem.memory_budget_bytes) {
             return;
         }
+        const std::int64_t fitting = most_tokens(problem, sequence.tokens);
         throw PlanError(fmt::format(
-            "{} of {} tokens fits nowhere: it needs {} a rank (SP degree {}, {} of {} layers "
+            "{} of {} tokens fits nowhere{}: it needs {} a rank (SP degree {}, {} of {} layers "
             "recomputed), the budget is {}; what would make it fit: {}",
-            who, sequence.tokens, need_text(need.bytes), need.degree, need.depth,
-            problem.cost->layers(), budget_text(problem.memory_budget_bytes),
-            remedy(problem, sequence, need)));
+            who, sequence.tokens, others_text(problem, fitting), need_text(need.bytes), need.degree,
+            need.depth, problem.cost->layers(), budget_text(problem.memory_budget_bytes),
+            remedy(problem, sequence, need, fitting)));
     };
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
         const Sequence& sequence = problem.sequences[i];

@@ -69,7 +69,8 @@ bool fits(const Problem& problem, const Load& load, int degree, int recompute_la
 int leanest_depth(const Problem& problem, const Load& load, int degree);
 
 // Throws PlanError for the first sequence (the longest of the run comes last) that no allowed
-// degree and depth can hold: its need, the budget, and what would make it fit.
+// degree and depth can hold: its need, the budget, what would make it fit, and how many others
+// there are.
 void require_all_fit(const Problem& problem);
 
 // Fills in what the cost model predicts (start, seconds, peak bytes of every step, makespan) for

@@ -203,6 +203,9 @@ class Plan(CommandLineTest):
         bad.write_text("9000000\n", encoding="utf-8")
         self.refuse(2, ["sequence 0 (id 0) of 9000000 tokens fits nowhere", "or more ranks"], *base,
                     "--lengths", bad)
+        bad.write_text("9000000\n5\n8000000\n9000001\n", encoding="utf-8")
+        self.refuse(2, ["sequence 0 (id 0) of 9000000 tokens fits nowhere (nor do 2 others)"], *base,
+                    "--lengths", bad)
         bad.write_bytes(b"\x01\xffno text at all, and a long line of it" * 9)
         said = self.refuse(2, ["bad.txt:1: '??no text at all", "is no length: TOKENS, from 1 to"],
                            *base, "--lengths", bad).stderr

@@ -223,6 +223,12 @@ TEST_CASE("a sequence that fits nowhere is named with what would help", "[unit][
     problem.degrees = {1, 2};
     CHECK_THAT(message(), Contains("higher SP degrees allowed"));
     CHECK_THAT(message(), Contains("4 of 4 layers recomputed"));
+    CHECK_THAT(message(), !Contains("other)") && !Contains("others)"));
+    problem.sequences.push_back({.id = 200, .tokens = 9000});
+    CHECK_THAT(message(), Contains("of 7001 tokens fits nowhere (nor does 1 other): it needs"));
+    problem.sequences.push_back({.id = 201, .tokens = 7001});
+    CHECK_THAT(message(), Contains("of 7001 tokens fits nowhere (nor do 2 others): it needs"));
+    problem.sequences.resize(3);
     problem.sequences[1].tokens = 30;
     CHECK(message() == "fits");
     problem.longest_tokens = 7001;
