@@ -22,6 +22,7 @@
 #include "core/config/simulate_file.hpp"
 #include "core/plan/hardware_model.hpp"
 #include "core/sim/fixed_groups.hpp"
+#include "core/sim/planners.hpp"
 #include "core/sim/run.hpp"
 #include "core/train/cost_source.hpp"
 
@@ -201,18 +202,15 @@ void require_reduction_once(const config::SimulateFile& config, const plan::Cost
     }
 }
 
-// The planners of `dcp plan`, and one that exists for comparison only.
 std::unique_ptr<plan::Planner> planner_of(const config::SimulateFile& config,
                                           const std::string& name) {
-    if (name == sim::FixedGroupsPlanner::kName) {
-        if (config.planner.step_mode != "independent") {
-            throw ConfigError(fmt::format(
-                "planner.names: {} plans independent steps only, and planner.step_mode is {}", name,
-                config.planner.step_mode));
-        }
-        return std::make_unique<sim::FixedGroupsPlanner>();
+    if (name == sim::FixedGroupsPlanner::kName && config.planner.step_mode != "independent") {
+        throw ConfigError(
+            fmt::format("planner.names: {} plans independent steps only, and planner.step_mode is "
+                        "{}",
+                        name, config.planner.step_mode));
     }
-    return plan::make_planner(
+    return sim::make_planner(
         name, {.seed = static_cast<std::uint64_t>(config.run.seed),
                .effort = config.planner.effort == "fast" ? plan::Effort::kFast
                                                          : plan::Effort::kBackground});

@@ -59,43 +59,60 @@ private:
     Effort effort_;
 };
 
-std::unique_ptr<Planner> make_free_planner(std::string_view name, const PlannerOptions& options);
+// Every planner, in the order they are listed in.
+struct Known {
+    std::string_view name;
+    std::unique_ptr<Planner> (*make)(const PlannerOptions& options);
+};
+
+constexpr Known kKnown[] = {
+    {"dcp",
+     [](const PlannerOptions& options) -> std::unique_ptr<Planner> {
+         return std::make_unique<DcpPlanner>(options.effort);
+     }},
+    {"dcp-inter",
+     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
+         return std::make_unique<InterPlanner>();
+     }},
+    {"dcp-intra",
+     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
+         return std::make_unique<IntraPlanner>();
+     }},
+    {"bucket",
+     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
+         return std::make_unique<BucketPlanner>();
+     }},
+    {"packed",
+     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
+         return std::make_unique<PackedPlanner>();
+     }},
+    {"random",
+     [](const PlannerOptions& options) -> std::unique_ptr<Planner> {
+         return std::make_unique<RandomPlanner>(options.seed);
+     }},
+};
 
 }  // namespace
 
 std::vector<std::string> planner_names() {
-    return {"dcp", "dcp-inter", "dcp-intra", "bucket", "packed", "random"};
+    std::vector<std::string> names;
+    for (const Known& known : kKnown) {
+        names.emplace_back(known.name);
+    }
+    return names;
+}
+
+void refuse_planner(std::string_view name, const std::vector<std::string>& known) {
+    throw ConfigError(fmt::format("unknown planner '{}'; known: {}", name, fmt::join(known, ", ")));
 }
 
 std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOptions& options) {
-    return std::make_unique<AnyModePlanner>(make_free_planner(name, options), options.effort);
+    for (const Known& known : kKnown) {
+        if (known.name == name) {
+            return std::make_unique<AnyModePlanner>(known.make(options), options.effort);
+        }
+    }
+    refuse_planner(name, planner_names());
 }
-
-namespace {
-
-std::unique_ptr<Planner> make_free_planner(std::string_view name, const PlannerOptions& options) {
-    if (name == "dcp") {
-        return std::make_unique<DcpPlanner>(options.effort);
-    }
-    if (name == "dcp-inter") {
-        return std::make_unique<InterPlanner>();
-    }
-    if (name == "dcp-intra") {
-        return std::make_unique<IntraPlanner>();
-    }
-    if (name == "bucket") {
-        return std::make_unique<BucketPlanner>();
-    }
-    if (name == "packed") {
-        return std::make_unique<PackedPlanner>();
-    }
-    if (name == "random") {
-        return std::make_unique<RandomPlanner>(options.seed);
-    }
-    throw ConfigError(
-        fmt::format("unknown planner '{}'; known: {}", name, fmt::join(planner_names(), ", ")));
-}
-
-}  // namespace
 
 }  // namespace dcp::plan

@@ -40,4 +40,7 @@ std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerOption
 
 std::vector<std::string> planner_names();
 
+// That error, for whoever knows other planners besides.
+[[noreturn]] void refuse_planner(std::string_view name, const std::vector<std::string>& known);
+
 }  // namespace dcp::plan

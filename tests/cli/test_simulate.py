@@ -201,7 +201,8 @@ class Simulate(CommandLineTest):
         self.refuse(2, ["no distribution 'x'"], "simulate", self.simulation, "--set",
                     "data.distribution=x")
         self.refuse(2, ["x.yaml"], "simulate", self.simulation, "--set", "cluster.cost=x.yaml")
-        self.refuse(2, ["unknown planner 'x'"], "simulate", self.simulation, "--set",
+        self.refuse(2, ["unknown planner 'x'; known: dcp, dcp-inter, dcp-intra, bucket, packed, random, "
+                         "fixed-groups"], "simulate", self.simulation, "--set",
                     "planner.names=[x]")
         self.refuse(2, ["bucket on 8 ranks: ", "fits nowhere"], "simulate", self.simulation,
                     "--set", "data.max_tokens=300000", "--set", "planner.recompute='no'", "--set",

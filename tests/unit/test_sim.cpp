@@ -7,10 +7,14 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/base/errors.hpp"
+#include "core/config/rows.hpp"
+#include "core/config/schema.hpp"
 #include "core/plan/bound.hpp"
 #include "core/plan/closed_form.hpp"
 #include "core/plan/validate.hpp"
 #include "core/sim/fixed_groups.hpp"
+#include "core/sim/planners.hpp"
 #include "core/sim/run.hpp"
 
 using namespace dcp;
@@ -325,4 +329,19 @@ TEST_CASE("in rounds every step waits for all of the round before", "[unit]") {
     CHECK(timeline.steps_seconds == made.makespan_seconds);
     CHECK(timeline.busy_seconds[0] == Approx(4.5 + 1.5));
     CHECK(timeline.busy_seconds[1] == Approx(2.5 + 3.5));
+}
+
+TEST_CASE("whoever knows planners knows the same ones", "[unit]") {
+    std::vector<std::string> names = plan::planner_names();
+    // The configuration of training has a list of its own: it may not know of planners.
+    CHECK(config::find_key("planner.name")->allowed == config::one_of(names));
+    names.emplace_back("fixed-groups");
+    CHECK(sim::planner_names() == names);
+    for (const std::string& name : names) {
+        CHECK(sim::make_planner(name)->name() == name);
+    }
+    CHECK_THROWS_WITH(sim::make_planner("x"),
+                      "unknown planner 'x'; known: dcp, dcp-inter, dcp-intra, bucket, packed, "
+                      "random, fixed-groups");
+    CHECK_THROWS_AS(plan::make_planner("fixed-groups"), ConfigError);
 }
