@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
+#include "core/base/units.hpp"
 #include "core/data/sequences.hpp"
 #include "core/lengths/distribution.hpp"
 
@@ -143,6 +145,7 @@ std::vector<std::vector<plan::Sequence>> plan_batches(const BatchOptions& option
             "whole input is one batch");
     }
     std::unique_ptr<lengths::Stream> stream;
+    std::size_t num_sequences = 0;  // 0: without end
     if (!options.distribution.empty()) {
         const auto distribution = lengths::parse_distribution(options.distribution);
         if (!has_size) {
@@ -160,13 +163,24 @@ std::vector<std::vector<plan::Sequence>> plan_batches(const BatchOptions& option
         if (!has_size) {
             return {sequences_of(in_order(all))};
         }
+        num_sequences = all.size();
         stream = lengths::shuffled(std::move(all), options.seed);
     }
     std::vector<std::vector<plan::Sequence>> batches;
+    bool is_said = num_sequences == 0;
     for (std::int64_t number = 0; number < options.batches; ++number) {
         batches.push_back(sequences_of(lengths::next_batch(
             *stream, {.sequences = options.batch_sequences, .tokens = options.batch_tokens},
             std::numeric_limits<std::int64_t>::max())));
+        if (!is_said && batches.back().size() > num_sequences) {
+            is_said = true;
+            fmt::print(stderr,
+                       "dcp: warning: {}: has {}, and a batch of {} holds some of them more than "
+                       "once\n",
+                       options.lengths.empty() ? options.dataset : options.lengths,
+                       format_counted(static_cast<std::int64_t>(num_sequences), "sequence"),
+                       batches.back().size());
+        }
     }
     return batches;
 }

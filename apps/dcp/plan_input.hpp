@@ -36,8 +36,9 @@ std::vector<plan::Sequence> sequences_of(const std::vector<lengths::Item>& items
 
 // Sequences longer than max_tokens are split, as training does it. With a batch size, sequences of
 // a file or dataset are drawn in a random order of the whole input, again and again, nothing left
-// out; without one, the whole input in its order is one batch. Ids are positions in the (split)
-// input. A distribution needs a batch size.
+// out, and a batch of more than there are is warned of on the error output; without a size, the
+// whole input in its order is one batch. Ids are positions in the (split) input. A distribution
+// needs a batch size.
 std::vector<std::vector<plan::Sequence>> plan_batches(const BatchOptions& options);
 
 }  // namespace dcp

@@ -38,8 +38,11 @@ void add_batch_options(CLI::App& command, PlanOptions& options) {
         ->type_name("NAME")
         ->excludes(lengths)
         ->excludes(dataset);
-    CLI::Option* sequences = command.add_option("--batch-sequences", options.batch.batch_sequences,
-                                                "Sequences of a batch");
+    CLI::Option* sequences =
+        command.add_option("--batch-sequences", options.batch.batch_sequences,
+                           "Sequences of a batch: of a file or dataset all in a random\n"
+                           "order, then all again in another, as training draws them; so\n"
+                           "more than there are gives some more than once");
     sequences->type_name("B")->check(whole_number());
     command
         .add_option("--batch-tokens", options.batch.batch_tokens,

@@ -96,6 +96,17 @@ class Plan(CommandLineTest):
         drawn = [n for plan in self.read() for n in plan["sequences"]]
         self.assertEqual(sorted(drawn), sorted(self.numbers))
         self.assertNotEqual(drawn, self.numbers)
+        base = ("plan", "--lengths", self.lengths, "--cost", self.cost, "--ranks", 8, "--planner",
+                "packed", "--json", self.plans)
+        self.assertEqual(self.succeed(*base, "--batch-sequences", 60, "--batches", 2).stderr, "")
+        again = self.succeed(*base, "--batch-sequences", 90, "--batches", 2).stderr
+        self.assertEqual(again.count("has 60 sequences, and a batch of 90 holds some of them more "
+                                     "than once"), 1)
+        drawn = [n for plan in self.read() for n in plan["sequences"]]
+        self.assertEqual(sorted(drawn), sorted(3 * self.numbers))
+        self.assertIn("more than once", self.succeed(*base, "--batch-tokens", 10**6).stderr)
+        self.assertIn("more than there are gives some more than once",
+                      " ".join(self.succeed("plan", "--help").stdout.split()))
         self.plan("--batch-tokens", 3000, "--batches", 5, "--planner", "random", "--json",
                   self.plans)
         for plan in self.read():
