@@ -29,7 +29,10 @@ a broken .gz ends the import. PREFIX must lie outside the folders that are read.
 
 constexpr const char* kExamples = R"(Examples:
   dcp data import --out data/manpages /usr/share/man/man1 /usr/share/man/man3
-  dcp data import --out data/books ~/books/*.txt.gz)";
+  dcp data import --out data/books ~/books/*.txt.gz
+
+Exit status: 0 done, 2 the files cannot be what is asked for, 3 the dataset cannot be
+written, or a signal ended it.)";
 
 // Progress on stderr: on a terminal one line that is written over, elsewhere (a log) a line now and
 // then.

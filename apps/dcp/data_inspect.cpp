@@ -33,7 +33,9 @@ the lengths are those of all of them together.)";
 
 constexpr const char* kExamples = R"(Examples:
   dcp data inspect data/manpages --max-tokens 8192
-  dcp data inspect fineweb_train_000001.bin --vocab 50257)";
+  dcp data inspect fineweb_train_000001.bin --vocab 50257
+
+Exit status: 0 done, 2 the dataset is damaged, 3 the output cannot be written.)";
 
 struct Options {
     std::vector<std::string> datasets;

@@ -32,7 +32,9 @@ are comments. `dcp plan --lengths` reads the file.)";
 
 constexpr const char* kExamples = R"(Examples:
   dcp data lengths data/manpages --max-tokens 8192 --out manpages.lengths
-  dcp data lengths data/manpages | grep -v '#' | sort -n | tail -1)";
+  dcp data lengths data/manpages | grep -v '#' | sort -n | tail -1
+
+Exit status: 0 done, 2 the dataset is damaged, 3 the lengths cannot be written.)";
 
 struct Options {
     std::vector<std::string> datasets;

@@ -45,7 +45,9 @@ std::string examples() {
 
 Examples:
   dcp data sample wikipedia --count 512 --out batch.lengths
-  dcp data sample lognormal:mean=2000,max=65536@0.9+long@0.1 --seed 3)";
+  dcp data sample lognormal:mean=2000,max=65536@0.9+long@0.1 --seed 3
+
+Exit status: 0 done, 2 there is no such distribution, 3 the lengths cannot be written.)";
 }
 
 struct Options {

@@ -31,7 +31,10 @@ constexpr const char* kExamples = R"(Examples:
   dcp data synth --distribution wikipedia:max=8192 --documents 10000 \
       --from data/manpages --out data/like-wikipedia
   dcp data synth --distribution short:min=64,max=4096 --documents 500 \
-      --from /usr/share/man/man1 --out data/short)";
+      --from /usr/share/man/man1 --out data/short
+
+Exit status: 0 done, 2 the text or the lengths are wrong, 3 the dataset cannot be written,
+or a signal ended it.)";
 
 struct Options {
     std::string distribution;

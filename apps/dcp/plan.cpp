@@ -49,7 +49,8 @@ constexpr const char* kExamples = R"(Examples:
       --model configs/transformer-2d-1.2b.yaml --ranks 32
   dcp plan --check plans.jsonl --cost configs/costs/flexsp-gpt-7b.yaml
 
-Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan.)";
+Exit status: 0 done, 2 bad input, a sequence that fits nowhere, or a broken plan, 3 what was
+planned cannot be written, or there is no memory left.)";
 
 double bound_seconds(const plan::Problem& problem, const PlanOptions& options) {
     return options.bound == "lp" ? plan::lp::lower_bound_seconds(problem)

@@ -41,7 +41,10 @@ that is printed is simulated.)";
 
 constexpr const char* kExamples = R"(Examples:
   dcp simulate configs/simulate/first.yaml
-  dcp simulate configs/simulate/first.yaml --set cluster.ranks=[8,64,512] --csv curve.csv)";
+  dcp simulate configs/simulate/first.yaml --set cluster.ranks=[8,64,512] --csv curve.csv
+
+Exit status: 0 done, 2 bad input or a sequence that fits nowhere, 3 the results cannot be
+written, or there is no memory left.)";
 
 struct Options {
     std::string config;

@@ -45,9 +45,15 @@ class CommandLine(CommandLineTest):
 
     def test_help_and_version(self):
         self.assertRegex(self.succeed("--version").stdout, r"\d+\.\d+\.\d+")
-        for command in ([], ["train"], ["eval"], ["export"], ["data"], ["data", "import"],
-                        ["data", "inspect"], ["data", "lengths"]):
-            self.assertGreater(len(self.succeed(*command, "--help").stdout), 100, command)
+        for command in ([], ["train"], ["profile"], ["eval"], ["export"], ["plan"], ["simulate"],
+                        ["data"], ["data", "import"], ["data", "inspect"], ["data", "lengths"],
+                        ["data", "sample"], ["data", "synth"]):
+            with self.subTest(command):
+                said = self.succeed(*command, "--help").stdout
+                self.assertGreater(len(said), 100)
+                codes = said[said.rindex("Exit status:"):]
+                for code in ("0 ", "2 ", "3 "):
+                    self.assertIn(" " + code, codes)
 
     def test_import_of_an_empty_folder(self):
         empty = self.folder / "empty"
