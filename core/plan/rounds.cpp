@@ -10,6 +10,7 @@
 
 #include "core/plan/draft.hpp"
 #include "core/plan/gang.hpp"
+#include "core/plan/round_maker.hpp"
 #include "core/plan/round_search.hpp"
 
 namespace dcp::plan {
@@ -65,79 +66,6 @@ bool join(const Problem& problem, Round& round, const Step& step) {
     }
     return true;
 }
-
-// Micro-batches of one round, each at most `limit` seconds, on ranks that are free.
-class RoundMaker {
-public:
-    RoundMaker(const Problem& problem, const MicroCosts& costs)
-        : problem_(problem), costs_(costs), placer_(problem.topology) {}
-
-    // Takes what it can of `left` (longest first).
-    std::vector<Gang> make(std::vector<std::int32_t>& left, double limit) {
-        gangs_.clear();
-        placer_.clear();
-        std::vector<std::int32_t> kept;
-        for (const std::int32_t sequence : left) {
-            const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
-            if (!open_or_join(sequence, load, limit)) {
-                kept.push_back(sequence);
-            }
-        }
-        left = std::move(kept);
-        return gangs_;
-    }
-
-private:
-    // Cheapest in rank-seconds, the fixed cost of a new micro-batch by its share of the tokens.
-    bool open_or_join(std::int32_t sequence, const Load& load, double limit) {
-        double least = kNever;
-        std::size_t index = 0;
-        for (std::size_t i = 0; i < costs_.num_degrees(); ++i) {
-            const double seconds = costs_.seconds(i, load);
-            const double charge = seconds * costs_.degree(i);
-            if (seconds <= limit && charge < least) {
-                least = charge;
-                index = i;
-            }
-        }
-        Gang* fullest = nullptr;
-        double least_room = kNever;
-        for (Gang& gang : gangs_) {
-            const double seconds = costs_.seconds(gang.degree_index, gang.load + load);
-            const double growth = (seconds - gang.seconds) * costs_.degree(gang.degree_index);
-            if (seconds <= limit && growth <= least && limit - seconds < least_room) {
-                least_room = limit - seconds;
-                fullest = &gang;
-            }
-        }
-        if (fullest == nullptr) {
-            if (least == kNever || !open(index)) {
-                return false;
-            }
-            fullest = &gangs_.back();
-        }
-        fullest->sequences.push_back(sequence);
-        fullest->load += load;
-        fullest->seconds = costs_.seconds(fullest->degree_index, fullest->load);
-        return true;
-    }
-
-    bool open(std::size_t index) {
-        const std::vector<int>& ranks = placer_.choose(costs_.degree(index), 0, 0);
-        if (std::any_of(ranks.begin(), ranks.end(),
-                        [&](int rank) { return placer_.ready(rank) > 0; })) {
-            return false;
-        }
-        gangs_.push_back({.degree_index = index, .world_ranks = ranks});
-        placer_.occupy(1);
-        return true;
-    }
-
-    const Problem& problem_;
-    const MicroCosts& costs_;
-    Placer placer_;
-    std::vector<Gang> gangs_;
-};
 
 std::vector<Step> steps_of(const Problem& problem,
                            const MicroCosts& costs,
@@ -268,6 +196,7 @@ private:
     };
     static constexpr std::array<Stage, 3> kStages{{{16, 1}, {4, 3}, {1, 8}}};
     static constexpr std::array<Stage, 3> kFastStages{{{3, 1}, {1, 2}, {1, 2}}};
+    static constexpr std::int64_t kMostLooks = 400'000'000;  // a few seconds; then no more starts
     static constexpr double kLargestPace = 40;
     static constexpr double kLargestLevel = 8;
     static constexpr double kGrowth = 1.1;
@@ -283,6 +212,9 @@ private:
                    const std::vector<std::int32_t>& longest_first,
                    double pace,
                    double level) {
+        if (maker.num_looks() > kMostLooks) {
+            return;
+        }
         std::vector<std::int32_t> left = longest_first;
         std::vector<std::vector<Step>> rounds;
         while (!left.empty()) {

@@ -1,6 +1,8 @@
 // Plans in rounds: the search, its bound, and both against every plan there is where that can be
 // tried.
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "tests/support/plan_problems.hpp"
 #include "tests/support/plan_search.hpp"
@@ -9,6 +11,7 @@
 #include "core/plan/bound.hpp"
 #include "core/plan/planner.hpp"
 #include "core/plan/planners.hpp"
+#include "core/plan/round_maker.hpp"
 #include "core/plan/round_search.hpp"
 #include "core/plan/rounds.hpp"
 #include "core/plan/validate.hpp"
@@ -34,7 +37,123 @@ Problem text_like(std::uint64_t seed, int ranks, int sequences, StepMode mode) {
     return problem;
 }
 
+// One round as RoundMaker makes it, but every degree and every group is weighed for every sequence.
+std::vector<Gang> plainly_made(const Problem& problem,
+                               const MicroCosts& costs,
+                               std::vector<std::int32_t>& left,
+                               double limit) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    Placer placer(problem.topology);
+    std::vector<Gang> gangs;
+    std::erase_if(left, [&](std::int32_t sequence) {
+        const Load load = load_of(problem.sequences[static_cast<std::size_t>(sequence)]);
+        double least = kNever;
+        std::size_t degree_index = 0;
+        for (std::size_t i = 0; i < costs.num_degrees(); ++i) {
+            const double seconds = costs.seconds(i, load);
+            if (seconds <= limit && seconds * costs.degree(i) < least) {
+                least = seconds * costs.degree(i);
+                degree_index = i;
+            }
+        }
+        Gang* fullest = nullptr;
+        double least_room = kNever;
+        for (Gang& gang : gangs) {
+            Load sum = gang.load;
+            const double seconds = costs.seconds(gang.degree_index, sum += load);
+            const double growth = (seconds - gang.seconds) * costs.degree(gang.degree_index);
+            if (seconds <= limit && growth <= least && limit - seconds < least_room) {
+                least_room = limit - seconds;
+                fullest = &gang;
+            }
+        }
+        if (fullest == nullptr) {
+            const std::vector<int> ranks = placer.choose(costs.degree(degree_index), 0, 0);
+            const bool is_free = std::all_of(ranks.begin(), ranks.end(),
+                                             [&](int rank) { return placer.ready(rank) == 0; });
+            if (least == kNever || !is_free) {
+                return false;
+            }
+            placer.occupy(1);
+            fullest = &gangs.emplace_back(Gang{.degree_index = degree_index, .world_ranks = ranks});
+        }
+        fullest->sequences.push_back(sequence);
+        fullest->load += load;
+        fullest->seconds = costs.seconds(fullest->degree_index, fullest->load);
+        return true;
+    });
+    return gangs;
+}
+
+std::vector<std::int32_t> longest_first(const Problem& problem) {
+    std::vector<std::int32_t> order(problem.sequences.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        return problem.sequences[static_cast<std::size_t>(a)].tokens >
+               problem.sequences[static_cast<std::size_t>(b)].tokens;
+    });
+    return order;
+}
+
+// Least seconds of the sequence on any group, and a little more.
+double fastest(const Problem& problem, const MicroCosts& costs, std::int32_t sequence) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < costs.num_degrees(); ++i) {
+        least = std::min(
+            least,
+            costs.seconds(i, load_of(problem.sequences[static_cast<std::size_t>(sequence)])));
+    }
+    return least * 1.0001;
+}
+
 }  // namespace
+
+TEST_CASE("rounds: made quickly they are what they are made plainly", "[unit][plan]") {
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        Problem problem = test::random_problem(seed + 900, 24, 60);
+        test::Dice dice(seed);
+        for (int rank = 0; seed % 3 == 0 && rank < problem.topology.ranks; ++rank) {
+            problem.topology.speeds.push_back(dice.chance(0.6) ? 1 : 0.5);
+        }
+        INFO("seed " << seed);
+        const MicroCosts costs(problem);
+        RoundMaker maker(problem, costs);
+        std::vector<std::int32_t> left = longest_first(problem);
+        while (!left.empty()) {
+            const double limit =
+                (1 + 5 * dice.uniform() * dice.uniform()) * fastest(problem, costs, left.front());
+            std::vector<std::int32_t> left_plainly = left;
+            const auto expected = plainly_made(problem, costs, left_plainly, limit);
+            const auto made = maker.make(left, limit);
+            REQUIRE(left == left_plainly);
+            REQUIRE(made.size() == expected.size());
+            for (std::size_t i = 0; i < made.size(); ++i) {
+                REQUIRE(made[i].sequences == expected[i].sequences);
+                REQUIRE(made[i].world_ranks == expected[i].world_ranks);
+                REQUIRE(made[i].degree_index == expected[i].degree_index);
+            }
+        }
+    }
+}
+
+TEST_CASE("rounds: hundreds of giants are looked at little more than once a round",
+          "[unit][plan]") {
+    test::Dice dice(3);
+    Problem problem = test::problem_of({}, 200, 8);
+    for (std::int64_t i = 0; i < 500; ++i) {  // each needs a hundred of the two hundred ranks
+        problem.sequences.push_back({.id = i, .tokens = dice.between(93'000, 99'000)});
+    }
+    const MicroCosts costs(problem);
+    RoundMaker maker(problem, costs);
+    std::vector<std::int32_t> left = longest_first(problem);
+    std::int64_t asked = 0;
+    while (!left.empty()) {
+        asked += static_cast<std::int64_t>(left.size());
+        maker.make(left, 1.5 * fastest(problem, costs, left.front()));
+    }
+    CHECK(asked > 50'000);
+    CHECK(maker.num_looks() < 2 * asked);  // of up to 200 degrees and two groups each
+}
 
 TEST_CASE("rounds: near the shortest there is, and no bound is above that", "[unit][plan]") {
     double sum = 0;
