@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "comm/control.hpp"
 #include "core/model/sharded_attention.hpp"
 #include "core/profile/placement.hpp"
 #include "core/profile/samples.hpp"
@@ -99,19 +98,12 @@ LayerProfiler::LayerProfiler(model::Transformer& model,
       queue_(queue),
       groups_(groups),
       ranks_per_node_(ranks_per_node),
-      pass_(model, queue, arena) {}
+      pass_(model, queue, arena),
+      reference_(pass_, queue, groups.world()) {}
 
 void LayerProfiler::set_processors_shared() {
     shares_processors_ = true;
     pass_.count_processor_time();
-}
-
-// From here on the reference runs long enough to tell how fast the machine is beside samples that
-// take so many seconds.
-void LayerProfiler::look_for(double seconds) {
-    constexpr double kLeast = 0.003;  // long beside the clock
-    constexpr double kShare = 0.05;
-    look_seconds_ = std::max(kLeast, kShare * seconds);
 }
 
 // The first write to a page costs more than a pass.
@@ -124,63 +116,7 @@ void LayerProfiler::touch_gradients() {
 
 void LayerProfiler::set_reference(const plan::ProfileReference& reference) {
     touch_gradients();
-    reference_ = reference;
-    slownesses_.clear();
-    if (reference_.tokens == 0) {
-        return;
-    }
-    const bool is_new = reference_.seconds == 0;
-    if (is_new) {
-        pass_.run_reference(reference_.tokens, 1);  // warms up
-        reference_.seconds = std::max(pass_.run_reference(reference_.tokens, 1), 1e-9);
-        comm::all_reduce_values(queue_, groups_.world(), std::span(&reference_.seconds, 1),
-                                comm::ReduceOp::kMax);
-    }
-    look_for(0);
-    if (is_new) {
-        reference_.seconds *= median(reference_slowness());
-    }
-}
-
-// Of this rank, now. Whatever ran before, or a pause, left caches to be filled anew.
-double LayerProfiler::slowness() {
-    if (reference_.tokens == 0) {
-        return 1;
-    }
-    pass_.run_reference(reference_.tokens, 1);
-    return look(look_seconds_);
-}
-
-// Work of so many seconds without a pause: who has paused is served first where programs compete.
-double LayerProfiler::look(double seconds) {
-    double sum = 0;
-    int passes = 0;
-    do {
-        sum += pass_.run_reference(reference_.tokens, 1);
-        ++passes;
-    } while (sum < seconds);
-    return sum / passes / reference_.seconds;
-}
-
-std::vector<double> LayerProfiler::reference_slowness() {
-    constexpr int kRepeats = 9;
-    constexpr double kSeconds = 0.03;  // several turns, where other programs have some
-    std::vector<double> own;
-    for (int repeat = 0; repeat <= kRepeats; ++repeat) {
-        const double now = look(kSeconds);
-        if (repeat > 0) {  // the first warms up
-            own.push_back(now);
-        }
-    }
-    std::vector<double> of_ranks;
-    for (const Sample& sample : gather(queue_, groups_.world(), {.slowness = median(own)})) {
-        of_ranks.push_back(sample.slowness);
-    }
-    return of_ranks;
-}
-
-double LayerProfiler::typical_slowness() const {
-    return slownesses_.empty() ? 1 : median(slownesses_);
+    reference_.set(reference);
 }
 
 LayerProfiler::Round LayerProfiler::start_round(std::span<const Request> requests) {
@@ -229,7 +165,7 @@ void LayerProfiler::run_block(Round& round, int block, bool is_sample) {
         const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
         until_all_done = whole.count() / here.passes;
     }
-    slowness_ = slowness();
+    slowness_ = reference_.slowness();
     std::vector<Sample> all = gather(queue_, groups_.world(),
                                      {.forward = seconds.forward,
                                       .backward = seconds.backward,
@@ -238,7 +174,7 @@ void LayerProfiler::run_block(Round& round, int block, bool is_sample) {
                                       .slowness = (before + slowness_) / 2,
                                       .until_all_done = until_all_done});
     for (const Sample& sample : all) {
-        slownesses_.push_back(sample.slowness);
+        reference_.remember(sample.slowness);
     }
     if (shares_processors_) {
         share_evenly(all);
@@ -348,7 +284,7 @@ std::vector<Measurement> LayerProfiler::measure(std::span<const Request> request
             ++end;
         }
         Round round = start_round(requests.subspan(begin, end - begin));
-        look_for(0);
+        reference_.look_for(0);
         const auto blocks = static_cast<int>(round.asked.size());  // after which all had a turn
         for (int block = 0; block < blocks; ++block) {
             run_block(round, block, /*is_sample=*/false);  // warms up, and shows how long it takes
@@ -364,8 +300,8 @@ std::vector<Measurement> LayerProfiler::measure(std::span<const Request> request
             asked.samples.clear();
             sample_seconds = std::max(sample_seconds, pass * asked.passes);
         }
-        look_for(sample_seconds);
-        slowness_ = slowness();
+        reference_.look_for(sample_seconds);
+        slowness_ = reference_.slowness();
         do {
             for (int block = 0; block < blocks; ++block) {
                 run_block(round, block, /*is_sample=*/true);
@@ -383,14 +319,14 @@ std::vector<Measurement> LayerProfiler::measure(std::span<const Request> request
 Ends LayerProfiler::measure_ends(std::int64_t rank_tokens, const Effort& effort) {
     const auto mean_seconds = [&](std::int64_t T) {
         const auto sample = [&](int passes) {
-            const double before = slowness();
+            const double before = reference_.slowness();
             const double pass = pass_.run_ends(T, passes);
-            const double meanwhile = (before + slowness()) / 2;
+            const double meanwhile = (before + reference_.slowness()) / 2;
             std::vector<double> seconds;
             for (const Sample& one :
                  gather(queue_, groups_.world(), {.pass = pass, .slowness = meanwhile})) {
                 seconds.push_back(one.pass / one.slowness);
-                slownesses_.push_back(one.slowness);
+                reference_.remember(one.slowness);
             }
             return seconds;
         };

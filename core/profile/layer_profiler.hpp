@@ -22,6 +22,7 @@
 #include "core/model/transformer.hpp"
 #include "core/plan/profile.hpp"
 #include "core/profile/layer_pass.hpp"
+#include "core/profile/reference_work.hpp"
 #include "core/profile/request.hpp"
 
 namespace dcp::profile {
@@ -56,6 +57,11 @@ public:
                   Arena& arena,
                   comm::GroupCache& groups,
                   int ranks_per_node);
+    ~LayerProfiler() = default;
+    LayerProfiler(const LayerProfiler&) = delete;  // its reference runs its passes
+    LayerProfiler(LayerProfiler&&) = delete;
+    LayerProfiler& operator=(const LayerProfiler&) = delete;
+    LayerProfiler& operator=(LayerProfiler&&) = delete;
 
     // All below is collective over the world, with the same arguments on all ranks, at a moment
     // when no gradients are kept: those of the model are overwritten. Weights, optimizer and what
@@ -73,11 +79,11 @@ public:
     // which its rank did just before and after. Seconds of 0 are measured here; tokens of 0:
     // seconds stay as they are. Collective.
     void set_reference(const plan::ProfileReference& reference);
-    const plan::ProfileReference& reference() const { return reference_; }
+    const plan::ProfileReference& reference() const { return reference_.reference(); }
     // Seconds of the reference over what it says: of every world rank now, the median of a few; and
     // the median over all samples since it was set, 1 where there are none.
-    std::vector<double> reference_slowness();
-    double typical_slowness() const;
+    std::vector<double> reference_slowness() { return reference_.slowness_of_ranks(); }
+    double typical_slowness() const { return reference_.typical_slowness(); }
 
     // Ranks take turns on processors: all of them measure the same request at a time, and a sample
     // lasts for each until the last is done.
@@ -94,9 +100,6 @@ private:
     bool is_done(const Round& round, const Effort& effort) const;
     Measurement finish(const Round& round, std::size_t index) const;
     void add_bytes(plan::ProfilePoint& point) const;
-    double slowness();
-    void look_for(double seconds);
-    double look(double seconds);
     void touch_gradients();
 
     model::Transformer& model_;
@@ -106,10 +109,8 @@ private:
     LayerPass pass_;
     bool measures_recompute_ = true;
     bool shares_processors_ = false;
-    plan::ProfileReference reference_;
-    double look_seconds_ = 0;         // each time
-    double slowness_ = 1;             // of this rank, when it was last looked at
-    std::vector<double> slownesses_;  // of all ranks and samples
+    ReferenceWork reference_;
+    double slowness_ = 1;  // of this rank, when it was last looked at
     std::int64_t next_layer_ = 0;
     bool has_touched_gradients_ = false;
 };
