@@ -55,6 +55,7 @@ Key some_key() {
 
 plan::Profile some_profile() {
     plan::Profile profile{.name = "small", .measured = some_key(), .layers = 2};
+    profile.budget_bytes = 1e6;
     profile.points = points({{.tokens = 64}, {.tokens = 64, .sequences = 8}}, 100);
     return profile;
 }
