@@ -21,6 +21,10 @@ constexpr double kHardlyLonger = 1 + 1e-5;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 constexpr std::int64_t kMostArrangeMoves = 200'000;
 
+// So near the bound, many narrow pieces are not tried beside few wide ones in a hurry.
+constexpr double kNear = 1.05;
+constexpr std::size_t kManyPieces = 20;
+
 // So far over the bound other targets are tried too.
 constexpr double kFar = 1.08;
 
@@ -203,11 +207,18 @@ private:
                           budget_.least_moves, kMostMoves);
     }
 
-    std::int64_t arrange_moves(const ArrangementStart& start) const {
-        const double moves = start.moves * static_cast<double>(budget_.arrange_moves_a_sequence) *
-                             static_cast<double>(problem_.sequences.size());
-        return std::clamp(static_cast<std::int64_t>(moves), budget_.least_arrange_moves,
-                          kMostArrangeMoves);
+    // A move places the gangs behind it again, and each looks at all nodes and at its ranks.
+    std::int64_t arrange_moves(const ArrangementStart& start,
+                               const std::vector<Gang>& gangs) const {
+        const double wanted = start.moves * static_cast<double>(budget_.arrange_moves_a_sequence) *
+                              static_cast<double>(problem_.sequences.size());
+        const std::int64_t moves = std::clamp(static_cast<std::int64_t>(wanted),
+                                              budget_.least_arrange_moves, kMostArrangeMoves);
+        std::int64_t looks = 1;
+        for (const Gang& gang : gangs) {
+            looks += problem_.topology.num_nodes() + costs_.degree(gang.degree_index);
+        }
+        return std::min(moves, budget_.most_arrange_looks / looks);
     }
 
     Draft annealed(Draft draft, std::int64_t moves_a_sequence) {
@@ -295,8 +306,9 @@ private:
         if (outline.short_ones.empty()) {
             return;
         }
+        const std::int64_t moves_here = arrange_moves(start, outline.gangs);
         const Arrangement better = arrange(problem_, costs_, std::move(outline), bound_,
-                                           {.moves = arrange_moves(start),
+                                           {.moves = moves_here,
                                             .seed = ++seed_,
                                             .nested_degrees = is_nested,
                                             .fits_gangs = start.fits_gangs});
@@ -369,9 +381,13 @@ Plan search(const Problem& problem, const SearchBudget& budget, double bound_sec
     return predicted(problem, whole.run().steps());
 }
 
-Plan search(const Problem& problem, Effort effort, double bound_seconds) {
-    const MicroCosts costs(problem);
-    const std::vector<Piece> pieces = split(problem, costs, bound_seconds);
+namespace {
+
+Plan search_pieces(const Problem& problem,
+                   const MicroCosts& costs,
+                   const std::vector<Piece>& pieces,
+                   Effort effort,
+                   double bound_seconds) {
     if (pieces.size() < 2) {
         Search whole(problem, costs, budget_of(effort, problem, 1), bound_seconds);
         return predicted(problem, whole.run().steps());
@@ -385,6 +401,25 @@ Plan search(const Problem& problem, Effort effort, double bound_seconds) {
         open_whole(piece, search.run(), draft);
     }
     return predicted(problem, levelled(std::move(draft), effort, bound_seconds).steps());
+}
+
+}  // namespace
+
+// Pieces so wide that giants can be quick take long to search, so that is always done in a hurry.
+Plan search(const Problem& problem, Effort effort, double bound_seconds) {
+    const MicroCosts costs(problem);
+    const auto narrow = split(problem, costs, bound_seconds, PieceWidth::kHolding);
+    const auto wide = split(problem, costs, bound_seconds, PieceWidth::kQuick);
+    if (wide.size() >= narrow.size()) {
+        return search_pieces(problem, costs, narrow, effort, bound_seconds);
+    }
+    Plan best = search_pieces(problem, costs, wide, Effort::kFast, bound_seconds);
+    const double enough = kNear * bound_seconds + problem.cost->per_iteration_seconds();
+    if (effort == Effort::kFast && narrow.size() > kManyPieces && best.makespan_seconds <= enough) {
+        return best;
+    }
+    Plan other = search_pieces(problem, costs, narrow, effort, bound_seconds);
+    return other.makespan_seconds <= best.makespan_seconds ? other : best;
 }
 
 }  // namespace dcp::plan

@@ -63,11 +63,18 @@ void add_brief_arrangements(int times, SearchBudget& budget) {
     }
 }
 
-constexpr std::int64_t kPieceArrangeMoves = 120;  // of one of several pieces, in a hurry
+// In a hurry.
+constexpr std::int64_t kPieceArrangeMoves = 120;  // of one of several pieces
+// So small a part of the cluster is searched less where ranks differ in speed, which takes longer.
+constexpr double kFewPieces = 0.1;
+constexpr int kWideRanks = 128;                 // where the ranks are what takes long
+constexpr std::int64_t kWideLooks = 4'000'000;  // a few hundredths of a second
 
 SearchBudget fast_budget(const Problem& problem, double share) {
     const std::size_t num_sequences = problem.sequences.size();
-    if (num_sequences < kFewSequences) {
+    const bool is_few = num_sequences < kFewSequences;
+    const bool is_hurried = share < kFewPieces && !problem.topology.speeds.empty();
+    if (is_few && !is_hurried) {
         return {.targets = kFewTargets,
                 .arrange_moves_a_sequence = 40,
                 .kept = 2,
@@ -77,6 +84,15 @@ SearchBudget fast_budget(const Problem& problem, double share) {
     }
     SearchBudget budget = least_budget();
     if (share < 1) {
+        if (is_few) {
+            budget.targets = kFewTargets;
+            budget.far_targets = {};
+            budget.families_from = 1.02;
+            budget.arrange_moves_a_sequence = 10;
+            budget.least_moves = 300;
+            budget.moves_a_sequence = 10;
+            return budget;
+        }
         budget.targets = {};
         budget.far_targets = {};
         if (share < 0.5) {
@@ -136,8 +152,14 @@ SearchBudget background_budget(const Problem& problem, double share) {
 }  // namespace
 
 SearchBudget budget_of(Effort effort, const Problem& problem, double share) {
-    return effort == Effort::kFast ? fast_budget(problem, share)
-                                   : background_budget(problem, share);
+    if (effort == Effort::kBackground) {
+        return background_budget(problem, share);
+    }
+    SearchBudget budget = fast_budget(problem, share);
+    if (problem.topology.ranks >= kWideRanks) {
+        budget.most_arrange_looks = kWideLooks;
+    }
+    return budget;
 }
 
 }  // namespace dcp::plan

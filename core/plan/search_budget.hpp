@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct SearchBudget {
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 200;
     std::int64_t least_arrange_moves = 350;
+    // Of the moves of an arrangement, at nodes and ranks.
+    std::int64_t most_arrange_looks = std::numeric_limits<std::int64_t>::max();
     std::size_t kept = 4;             // drafts of each family that are improved a little
     std::size_t finalists = 4;        // of those, drafts that are improved much
     std::int64_t least_moves = 2000;  // of an annealing

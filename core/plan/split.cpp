@@ -67,9 +67,15 @@ double least_area(const MicroCosts& costs,
     return least < kNever ? least : quickest_area;
 }
 
-int least_degree(const MicroCosts& costs, std::int64_t tokens) {
+// That holds the sequence within so many seconds; that holds it at all where none is so quick.
+int least_degree(const MicroCosts& costs, const Load& load, double most_seconds) {
+    for (std::size_t index = 0; index < costs.num_degrees(); ++index) {
+        if (costs.seconds(index, load) <= most_seconds) {
+            return costs.degree(index);
+        }
+    }
     std::size_t index = 0;
-    while (index + 1 < costs.num_degrees() && costs.most_tokens(index) < tokens) {
+    while (index + 1 < costs.num_degrees() && costs.most_tokens(index) < load.tokens) {
         ++index;
     }
     return costs.degree(index);
@@ -96,18 +102,27 @@ double speed_of(const Piece& piece) {
 
 }  // namespace
 
-std::vector<Piece> split(const Problem& problem, const MicroCosts& costs, double bound_seconds) {
+std::vector<Piece> split(const Problem& problem,
+                         const MicroCosts& costs,
+                         double bound_seconds,
+                         PieceWidth width) {
     const Topology& topology = problem.topology;
     if (topology.ranks < 2 * kPieceRanks) {
         return {};
     }
-    std::int64_t longest = 0;
+    Load longest;
     for (const Sequence& sequence : problem.sequences) {
-        longest = std::max(longest, sequence.tokens);
+        if (sequence.tokens > longest.tokens) {
+            longest = load_of(sequence);
+        }
     }
     const int nodes = std::max(1, kPieceRanks / topology.ranks_per_node);
     int ranks = nodes * topology.ranks_per_node;
-    while (ranks < topology.ranks && 2 * least_degree(costs, longest) > ranks) {
+    const double most_seconds = width == PieceWidth::kHolding
+                                    ? std::numeric_limits<double>::max()
+                                    : kSlack * bound_seconds * topology.fastest_pace();
+    const int widest = least_degree(costs, longest, most_seconds);
+    while (ranks < topology.ranks && 2 * widest > ranks) {
         ranks *= 2;
     }
     std::vector<Piece> pieces;
