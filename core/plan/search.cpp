@@ -21,8 +21,10 @@ constexpr double kHardlyLonger = 1 + 1e-5;
 constexpr std::int64_t kMostMoves = 3'000'000;  // of one draft
 constexpr std::int64_t kMostArrangeMoves = 200'000;
 
-// So near the bound, many narrow pieces are not tried beside few wide ones in a hurry.
+// In a hurry: so near the bound, many narrow pieces are not tried beside few wide ones; nor, unless
+// farther than this, wide ones beside few narrow ones.
 constexpr double kNear = 1.05;
+constexpr double kNotNear = 1.1;
 constexpr std::size_t kManyPieces = 20;
 
 // So far over the bound other targets are tried too.
@@ -406,6 +408,7 @@ Plan search_pieces(const Problem& problem,
 }  // namespace
 
 // Pieces so wide that giants can be quick take long to search, so that is always done in a hurry.
+// Who is in a hurry begins with what takes less and is content near the bound.
 Plan search(const Problem& problem, Effort effort, double bound_seconds) {
     const MicroCosts costs(problem);
     const auto narrow = split(problem, costs, bound_seconds, PieceWidth::kHolding);
@@ -413,13 +416,17 @@ Plan search(const Problem& problem, Effort effort, double bound_seconds) {
     if (wide.size() >= narrow.size()) {
         return search_pieces(problem, costs, narrow, effort, bound_seconds);
     }
-    Plan best = search_pieces(problem, costs, wide, Effort::kFast, bound_seconds);
-    const double enough = kNear * bound_seconds + problem.cost->per_iteration_seconds();
-    if (effort == Effort::kFast && narrow.size() > kManyPieces && best.makespan_seconds <= enough) {
+    const bool wide_first = narrow.size() > kManyPieces;
+    const double enough = (wide_first ? kNear : kNotNear) * bound_seconds;
+    Plan best = wide_first ? search_pieces(problem, costs, wide, Effort::kFast, bound_seconds)
+                           : search_pieces(problem, costs, narrow, effort, bound_seconds);
+    if (effort == Effort::kFast &&
+        best.makespan_seconds <= enough + problem.cost->per_iteration_seconds()) {
         return best;
     }
-    Plan other = search_pieces(problem, costs, narrow, effort, bound_seconds);
-    return other.makespan_seconds <= best.makespan_seconds ? other : best;
+    Plan other = wide_first ? search_pieces(problem, costs, narrow, effort, bound_seconds)
+                            : search_pieces(problem, costs, wide, Effort::kFast, bound_seconds);
+    return other.makespan_seconds < best.makespan_seconds ? other : best;
 }
 
 }  // namespace dcp::plan
