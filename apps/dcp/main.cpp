@@ -1,5 +1,6 @@
 // The one executable. Parses the command line, runs a subcommand, maps errors to exit codes.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -113,6 +114,8 @@ int finish_output(int exit_code) {
 
 int main(int argc, char** argv) {
     dcp::let_waiting_threads_sleep(argv);
+    // A file that may not grow further fails to be written, and that is reported, and cleaned up.
+    (void)std::signal(SIGXFSZ, SIG_IGN);
     const dcp::SignalThread signals;
     try {
         return finish_output(run(argc, argv));

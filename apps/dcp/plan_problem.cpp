@@ -1,5 +1,7 @@
 #include "apps/dcp/plan_problem.hpp"
 
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
@@ -28,6 +30,11 @@ plan::Problem problem_of(const PlanOptions& options, const CostChoice& choice, i
     }
     problem.step_mode = plan::parse_step_mode(options.step_mode);
     if (!options.rank_speeds.empty()) {
+        if (options.rank_speeds.size() != static_cast<std::size_t>(ranks)) {
+            throw ConfigError(fmt::format("--rank-speed has {} for {}: every rank needs one",
+                                          format_counted(std::ssize(options.rank_speeds), "speed"),
+                                          format_counted(ranks, "rank")));
+        }
         problem.topology.speeds = options.rank_speeds;
     }
     for (std::size_t rank = 0; rank < options.rank_speeds.size(); ++rank) {

@@ -1,16 +1,15 @@
 #include "core/config/simulate_file.hpp"
 
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/errors.hpp"
 #include "core/base/units.hpp"
+#include "core/config/cost_file.hpp"
 #include "core/config/rows.hpp"
 #include "core/config/value.hpp"
 
@@ -324,12 +323,7 @@ SimulateFile parse_simulate_file(const std::string& text,
 
 SimulateFile read_simulate_file(const std::string& path,
                                 const std::vector<std::string>& overrides) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) {
-        throw ConfigError(fmt::format("{}: no such simulation file, or it cannot be read", path));
-    }
-    return parse_simulate_file(text.str(), path, overrides);
+    return parse_simulate_file(read_text_file(path, "simulation file"), path, overrides);
 }
 
 }  // namespace dcp::config

@@ -176,8 +176,19 @@ PlanFile from_json(std::string_view line) {
                   .batch = whole_member<std::int64_t>(document, "batch"),
                   .seed = whole_member<std::uint64_t>(document, "seed"),
                   .plan_seconds = real_member(document, "plan_seconds")};
-    file.label.is_elastic =
-        document.contains("batch_mode") && text_member(document, "batch_mode") == "elastic";
+    if (file.label.batch < 0) {
+        refuse("batch", "a whole number from 0 up");
+    }
+    if (!(file.label.plan_seconds >= 0)) {
+        refuse("plan_seconds", "a number from 0 up");
+    }
+    if (document.contains("batch_mode")) {
+        const std::string mode = text_member(document, "batch_mode");
+        if (mode != "elastic" && mode != "fixed") {
+            refuse("batch_mode", "fixed or elastic");
+        }
+        file.label.is_elastic = mode == "elastic";
+    }
     file.ranks = ranks_member(document, "ranks");
     file.ranks_per_node = ranks_member(document, "ranks_per_node");
     for (const Json& tokens : list_member(document, "sequences")) {

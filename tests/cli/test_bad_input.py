@@ -222,7 +222,7 @@ class Weights(CommandLineTest):
 def limit_file_size(num_bytes):
     """What a full disk looks like to one process: writing beyond the limit fails."""
     def apply():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
     return apply
 

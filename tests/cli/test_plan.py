@@ -184,7 +184,10 @@ class Plan(CommandLineTest):
                 ("lower_bound_seconds", -1, "lower_bound_seconds -1 is not from 0"),
                 ("ranks", 10**9, "'ranks' is missing or not a whole number from 1 to 1048576"),
                 ("rank_speeds", [1] * 7 + [1e-9], "rank 7 has speed 1e-09, and speeds are from"),
-                ("ranks_per_node", 2**30, "'ranks_per_node' is missing or not a whole number")):
+                ("ranks_per_node", 2**30, "'ranks_per_node' is missing or not a whole number"),
+                ("batch_mode", "other", "'batch_mode' is missing or not fixed or elastic"),
+                ("batch", -1, "'batch' is missing or not a whole number from 0 up"),
+                ("plan_seconds", -1, "'plan_seconds' is missing or not a number from 0 up")):
             with self.subTest(key=key, value=value):
                 self.plans.write_text(json.dumps(first | {key: value}) + "\n", encoding="utf-8")
                 self.refuse(2, ["plans.jsonl:1", says], "plan", "--check", self.plans, "--cost",
@@ -241,7 +244,7 @@ class Plan(CommandLineTest):
                 (("--ranks", "010"), "--ranks: must be a whole number such as 10"),
                 (("--ranks", 2, "--batch-tokens", "0x10"), "--batch-tokens: must be a whole"),
                 (("--ranks", 2, "--compare", "dcp,packed,dcp"), "--compare names 'dcp' twice"),
-                (("--ranks", 2, "--rank-speed", "1"), "1 rank speeds for 2 ranks"),
+                (("--ranks", 2, "--rank-speed", "1"), "--rank-speed has 1 speed for 2 ranks"),
                 (("--ranks", 2, "--rank-speed", "1,nan"), "rank 1 has speed nan"),
                 (("--ranks", 2, "--rank-speed", "1e-9,1e-9"),
                  "--rank-speed: rank 0 has speed 1e-09, and speeds are from 0.001 to 1000"),
