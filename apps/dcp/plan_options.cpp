@@ -46,7 +46,8 @@ void add_batch_options(CLI::App& command, PlanOptions& options) {
     sequences->type_name("B")->check(whole_number());
     command
         .add_option("--batch-tokens", options.batch.batch_tokens,
-                    "Tokens of a batch at most, instead")
+                    "Tokens of a batch at most, instead (a longer sequence is a\n"
+                    "batch of its own)")
         ->type_name("T")
         ->check(whole_number())
         ->excludes(sequences);
