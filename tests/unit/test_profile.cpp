@@ -381,46 +381,59 @@ TEST_CASE("Seconds are those of a machine as fast as the reference says", "[unit
     CHECK(profiler.typical_slowness() == 1);
     const Effort effort{.relative_error = 0.5, .sample_seconds = 0};
     const std::vector<Request> requests{{.tokens = 128, .sequences = 4}};
-    profiler.set_reference({.tokens = 64});
-    const plan::ProfileReference reference = profiler.reference();
-    CHECK(reference.tokens == 64);
-    REQUIRE(reference.seconds > 0);
-    const double now = profiler.measure(requests, effort)[0].point.forward_seconds;
-    // Ten times as fast a machine. Whatever this one does meanwhile, it is not that much.
-    profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
-    const double faster = profiler.measure(requests, effort)[0].point.forward_seconds;
-    CHECK(faster < now / 3);
-    CHECK(faster > now / 100);
-    CHECK(profiler.reference_slowness().size() == 1);
-    CHECK(profiler.reference_slowness()[0] > 3);
-    CHECK(profiler.typical_slowness() > 3);
-    // Where ranks take turns, what processors did is scaled to what passes until all are done: for
-    // a rank alone that is the same.
-    profiler.set_reference({});
-    const double own = profiler.measure(requests, effort)[0].point.backward_seconds;
-    LayerProfiler sharing(model, queue, arena, groups, 1);
-    sharing.set_processors_shared();
-    const double shared = sharing.measure(requests, effort)[0].point.backward_seconds;
-    CHECK(shared > own / 3);
-    CHECK(shared < own * 3);
-    profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
-    // A whole grid ends with what the reference really took, and points with it.
-    const GridOptions options{.limits = {.strategies = {kAlone},
-                                         .rank_tokens = 128,
-                                         .batch_tokens = 128,
-                                         .longest_tokens = 128},
-                              .reference = {.tokens = 64, .seconds = reference.seconds / 10},
-                              .effort = effort,
-                              .refine_seconds = 0};
-    const GridResult grid = measure_grid(profiler, queue, *world.all, options);
-    CHECK(grid.reference.seconds > reference.seconds / 4);
-    CHECK(grid.reference.seconds < reference.seconds * 4);
-    const auto packed = std::ranges::find_if(grid.points, [](const plan::ProfilePoint& one) {
-        return one.tokens == 128 && one.squared_tokens < 128 * 128;
-    });
-    REQUIRE(packed != grid.points.end());
-    CHECK(packed->forward_seconds > now / 4);
-    CHECK(packed->forward_seconds < now * 4);
+    // What does not hold of measured times; nothing where all does.
+    const auto fault = [&]() -> std::string {
+        profiler.set_reference({.tokens = 64});
+        const plan::ProfileReference reference = profiler.reference();
+        REQUIRE(reference.tokens == 64);
+        REQUIRE(reference.seconds > 0);
+        const double now = profiler.measure(requests, effort)[0].point.forward_seconds;
+        // Ten times as fast a machine. Whatever this one does meanwhile, it is not that much.
+        profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
+        const double faster = profiler.measure(requests, effort)[0].point.forward_seconds;
+        REQUIRE(profiler.reference_slowness().size() == 1);
+        if (faster > now / 3 || faster < now / 100 || profiler.reference_slowness()[0] < 3 ||
+            profiler.typical_slowness() < 3) {
+            return "not scaled to the reference";
+        }
+        // Where ranks take turns, what processors did is scaled to what passes until all are done:
+        // for a rank alone that is the same.
+        profiler.set_reference({});
+        const double own = profiler.measure(requests, effort)[0].point.backward_seconds;
+        LayerProfiler sharing(model, queue, arena, groups, 1);
+        sharing.set_processors_shared();
+        const double shared = sharing.measure(requests, effort)[0].point.backward_seconds;
+        if (shared < own / 3 || shared > own * 3) {
+            return "a rank alone that takes turns is not as quick as without";
+        }
+        profiler.set_reference({.tokens = 64, .seconds = reference.seconds / 10});
+        // A whole grid ends with what the reference really took, and points with it.
+        const GridOptions options{.limits = {.strategies = {kAlone},
+                                             .rank_tokens = 128,
+                                             .batch_tokens = 128,
+                                             .longest_tokens = 128},
+                                  .reference = {.tokens = 64, .seconds = reference.seconds / 10},
+                                  .effort = effort,
+                                  .refine_seconds = 0};
+        const GridResult grid = measure_grid(profiler, queue, *world.all, options);
+        if (grid.reference.seconds < reference.seconds / 4 ||
+            grid.reference.seconds > reference.seconds * 4) {
+            return "the grid keeps a reference that this machine does not have";
+        }
+        const auto packed = std::ranges::find_if(grid.points, [](const plan::ProfilePoint& one) {
+            return one.tokens == 128 && one.squared_tokens < 128 * 128;
+        });
+        REQUIRE(packed != grid.points.end());
+        return packed->forward_seconds < now / 4 || packed->forward_seconds > now * 4
+                   ? "the points of the grid are not those of its reference"
+                   : "";
+    };
+    // Passes take microseconds, so others who want the processor can spoil some tries, not all.
+    std::string found = fault();
+    for (int again = 0; again < 10 && !found.empty(); ++again) {
+        found = fault();
+    }
+    CHECK(found == "");
 }
 
 }  // namespace dcp::profile
