@@ -65,31 +65,18 @@ struct Known {
     std::unique_ptr<Planner> (*make)(const PlannerOptions& options);
 };
 
+template <class Kind, auto... options>
+std::unique_ptr<Planner> make([[maybe_unused]] const PlannerOptions& given) {
+    return std::make_unique<Kind>(given.*options...);
+}
+
 constexpr Known kKnown[] = {
-    {"dcp",
-     [](const PlannerOptions& options) -> std::unique_ptr<Planner> {
-         return std::make_unique<DcpPlanner>(options.effort);
-     }},
-    {"dcp-inter",
-     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
-         return std::make_unique<InterPlanner>();
-     }},
-    {"dcp-intra",
-     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
-         return std::make_unique<IntraPlanner>();
-     }},
-    {"bucket",
-     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
-         return std::make_unique<BucketPlanner>();
-     }},
-    {"packed",
-     [](const PlannerOptions&) -> std::unique_ptr<Planner> {
-         return std::make_unique<PackedPlanner>();
-     }},
-    {"random",
-     [](const PlannerOptions& options) -> std::unique_ptr<Planner> {
-         return std::make_unique<RandomPlanner>(options.seed);
-     }},
+    {"dcp", make<DcpPlanner, &PlannerOptions::effort>},
+    {"dcp-inter", make<InterPlanner>},
+    {"dcp-intra", make<IntraPlanner>},
+    {"bucket", make<BucketPlanner>},
+    {"packed", make<PackedPlanner>},
+    {"random", make<RandomPlanner, &PlannerOptions::seed>},
 };
 
 }  // namespace
