@@ -30,7 +30,7 @@ struct Options {
     std::vector<std::string> cases;    // names; empty: all
     std::vector<std::string> efforts;  // empty: both
     std::vector<std::string> degrees;  // empty: both
-    int batches = 100;
+    Batches batches;
     std::string bound = "lp";
     std::string csv;
     FlexSpPlanner::Options flexsp;
@@ -98,6 +98,12 @@ Table table_of(const std::string& name, const Options& options, const std::strin
             .lines = gap_table_lines};
 }
 
+void write_csv(const Options& options, const std::vector<Measurement>& all) {
+    if (!options.csv.empty()) {
+        write_file_atomically(options.csv, to_csv(all));
+    }
+}
+
 void run_table(const std::string& name, const Options& options, std::vector<Measurement>& all) {
     for (const std::string& lengths : options.lengths) {
         Source source = options.source;
@@ -111,11 +117,15 @@ void run_table(const std::string& name, const Options& options, std::vector<Meas
                 !is_chosen(options.degrees, what.any_degree ? "any" : "pow2")) {
                 continue;
             }
-            const std::vector<Measurement> measured =
-                measure(source, what, options.batches, table.contenders, table.with_lp);
+            std::vector<Measurement> measured;
+            measure(source, what, options.batches, table.contenders, table.with_lp,
+                    [&](const std::vector<Measurement>& of_batch) {
+                        measured.insert(measured.end(), of_batch.begin(), of_batch.end());
+                        all.insert(all.end(), of_batch.begin(), of_batch.end());
+                        write_csv(options, all);  // a run of hours may be cut short
+                    });
             fmt::print("{}", table.lines(measured));
             std::fflush(stdout);
-            all.insert(all.end(), measured.begin(), measured.end());
         }
     }
     fmt::print("\n");
@@ -152,9 +162,6 @@ void run(const Options& options) {
         run_table(table, options, all);
     }
     print_beaten(all);
-    if (!options.csv.empty()) {
-        write_file_atomically(options.csv, to_csv(all));
-    }
 }
 
 void add_options(CLI::App& app, Options& options) {
@@ -180,14 +187,17 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--efforts", options.efforts, "fast, background or both")
         ->delimiter(',')
         ->check(CLI::IsMember({"fast", "background"}));
-    app.add_option("--batches", options.batches, "Of every case (100)")->check(CLI::PositiveNumber);
+    app.add_option("--batches", options.batches.count, "Of every case (100)")
+        ->check(CLI::Range(1, 1'000'000));
+    app.add_option("--first-batch", options.batches.first, "Leaves out those before it (0)")
+        ->check(CLI::Range(0, 1'000'000));
     app.add_option("--bound", options.bound, "slots or lp (lp, seconds a batch)")
         ->check(CLI::IsMember({"slots", "lp"}));
     app.add_option("--seed", options.source.seed, "Of the draw (0)");
     app.add_option("--max-tokens", options.source.max_tokens,
                    "Longer sequences are split (196608), as are those that a cluster cannot hold")
         ->check(CLI::PositiveNumber);
-    app.add_option("--csv", options.csv, "Write every measurement to this file");
+    app.add_option("--csv", options.csv, "Write every measurement to this file, batch by batch");
 }
 
 }  // namespace

@@ -137,15 +137,17 @@ double Bounds::best() const {
     return std::max({area, slots, lp});
 }
 
-std::vector<Measurement> measure(const Source& source,
-                                 const Case& what,
-                                 int batches,
-                                 const std::vector<Contender>& contenders,
-                                 bool with_lp) {
-    std::vector<Measurement> measurements;
-    int batch = 0;
-    for (const plan::Problem& problem : problems_of(source, what, batches)) {
-        Bounds bounds = bounds_of(problem);
+void measure(const Source& source,
+             const Case& what,
+             Batches batches,
+             const std::vector<Contender>& contenders,
+             bool with_lp,
+             const std::function<void(const std::vector<Measurement>&)>& on_batch) {
+    const std::vector<plan::Problem> problems =
+        problems_of(source, what, batches.first + batches.count);
+    for (int batch = batches.first; batch < batches.first + batches.count; ++batch) {
+        const plan::Problem& problem = problems[static_cast<std::size_t>(batch)];
+        const Bounds bounds = bounds_of(problem);
         std::vector<Measurement> of_batch;
         for (const Contender& contender : contenders) {
             const Clock::time_point start = Clock::now();
@@ -164,10 +166,8 @@ std::vector<Measurement> measure(const Source& source,
         if (with_lp) {
             add_lp_bound(problem, bounds, of_batch);
         }
-        measurements.insert(measurements.end(), of_batch.begin(), of_batch.end());
-        ++batch;
+        on_batch(of_batch);
     }
-    return measurements;
 }
 
 std::string to_csv(const std::vector<Measurement>& measurements) {

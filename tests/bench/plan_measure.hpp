@@ -51,12 +51,19 @@ struct Measurement {
     double gap_over_slots() const { return makespan / std::max(bounds.area, bounds.slots); }
 };
 
+struct Batches {  // of those that are drawn
+    int first = 0;
+    int count = 100;
+};
+
 // Plans every batch with every contender, and validates the plans (an invalid one ends the run).
-std::vector<Measurement> measure(const Source& source,
-                                 const Case& what,
-                                 int batches,
-                                 const std::vector<Contender>& contenders,
-                                 bool with_lp);
+// `on_batch` gets the measurements of each batch as soon as they are there.
+void measure(const Source& source,
+             const Case& what,
+             Batches batches,
+             const std::vector<Contender>& contenders,
+             bool with_lp,
+             const std::function<void(const std::vector<Measurement>&)>& on_batch);
 
 // One line a measurement, with a head.
 std::string to_csv(const std::vector<Measurement>& measurements);
