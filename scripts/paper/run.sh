@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's benchmarks, simulated: scripts/paper/run.sh [--quick] [--out FOLDER]
-# Writes CSV files, plots and report.md to FOLDER (build/paper). --quick: a few batches of everything, under a minute.
+# Writes CSV files, plots and the report paper.md to FOLDER (build/paper). --quick: a few batches of everything, under a minute.
 # DCP=PATH takes an executable that is there; otherwise build/cpu/dcp is built.
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
