@@ -30,8 +30,8 @@ Statistics statistics(const Problem& problem, const Plan& plan) {
     if (plan.makespan_seconds > 0) {
         const double busy =
             std::accumulate(result.busy_seconds.begin(), result.busy_seconds.end(), 0.0);
-        result.imbalance_ratio =
-            (last_end - busy / static_cast<double>(ranks)) / plan.makespan_seconds;
+        const double idle = last_end - busy / static_cast<double>(ranks);
+        result.imbalance_ratio = std::max(0.0, idle) / plan.makespan_seconds;  // sums are rounded
         result.tokens_per_second = static_cast<double>(tokens) / plan.makespan_seconds;
     }
     return result;

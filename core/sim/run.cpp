@@ -181,8 +181,8 @@ private:
         }
         record.busy_mean = sum / ranks;
         record.busy_variance = std::max(0.0, squares / ranks - record.busy_mean * record.busy_mean);
-        record.imbalance_ratio =
-            (1 - record.busy_mean) * timeline.steps_seconds / (timeline.steps_seconds + once);
+        const double idle = std::max(0.0, 1 - record.busy_mean);  // sums are rounded
+        record.imbalance_ratio = idle * timeline.steps_seconds / (timeline.steps_seconds + once);
     }
 
     void measure_plan(const plan::Plan& plan, IterationRecord& record) {

@@ -101,6 +101,19 @@ TEST_CASE("predicted: a step waits for the last of its ranks", "[unit][plan]") {
     CHECK(numbers.peak_bytes[4] == plan.steps[2].peak_bytes);
 }
 
+TEST_CASE("statistics: rounded sums leave no negative idle time", "[unit][plan]") {
+    Problem problem = small_problem();
+    problem.topology.ranks = 1;
+    Plan plan;
+    plan.steps = {{.world_ranks = {0}, .sequences = {0}, .seconds = 0.1},
+                  {.world_ranks = {0}, .sequences = {1}, .start_seconds = 0.1, .seconds = 0.2},
+                  {.world_ranks = {0}, .sequences = {2}, .start_seconds = 0.3, .seconds = 0.3}};
+    plan.makespan_seconds = 0.6;  // 0.1 + 0.2 + 0.3 is more
+    const double ratio = statistics(problem, plan).imbalance_ratio;
+    CHECK(ratio == 0);
+    CHECK_FALSE(std::signbit(ratio));
+}
+
 TEST_CASE("predicted: the slowest rank sets the compute time of its group", "[unit][plan]") {
     Problem problem = small_problem();
     problem.topology.speeds = {1, 1, 1, 0.5, 1, 1};
