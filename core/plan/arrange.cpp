@@ -42,7 +42,7 @@ public:
           random_(effort.seed),
           state_(problem, costs, std::move(start), bound_seconds, effort.moves < kFewMoves),
           degrees_(gang_degrees(problem, costs, effort.nested_degrees)),
-          moves_(state_, degrees_, random_) {}
+          moves_(state_, degrees_, effort.most_gang_seconds, random_) {}
 
     Arrangement run() {
         state_.set_target(kFirstTarget * bound_);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/plan/gang.hpp"
@@ -28,6 +29,8 @@ struct ArrangeEffort {
     bool nested_degrees = false;  // only degrees that divide a node or are whole nodes
     // Gangs first stand where least time is lost, not on ranks that are ready soonest.
     bool fits_gangs = false;
+    // No gang is given a degree on which it lasts longer.
+    double most_gang_seconds = std::numeric_limits<double>::infinity();
 };
 
 // Annealing over degrees, places and contents of gangs, with a fixed number of moves. Every

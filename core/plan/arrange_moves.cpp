@@ -27,6 +27,7 @@ void restore(ArrangeState::Member& gang, const Held& before) {
 
 ArrangeMoves::ArrangeMoves(ArrangeState& state,
                            std::vector<std::size_t> degrees,
+                           double most_gang_seconds,
                            FastRandom& random)
     : state_(state),
       costs_(state.costs()),
@@ -34,6 +35,7 @@ ArrangeMoves::ArrangeMoves(ArrangeState& state,
       pool_(state.pool()),
       pool_load_(state.pool_load()),
       degrees_(std::move(degrees)),
+      most_gang_seconds_(most_gang_seconds),
       random_(random) {}
 
 std::size_t ArrangeMoves::draw_gang() {
@@ -109,7 +111,7 @@ bool ArrangeMoves::try_degree(double most) {
     }
     const std::size_t index = degrees_[at];
     const double seconds = costs_.seconds(index, gang.load);
-    if (!(seconds <= state_.target() * 1.1)) {
+    if (!(seconds <= std::min(state_.target() * 1.1, most_gang_seconds_))) {
         return false;
     }
     const ArrangeState::Member before{.degree_index = gang.degree_index,

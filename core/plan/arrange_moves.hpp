@@ -14,7 +14,10 @@ namespace dcp::plan {
 class ArrangeMoves {
 public:
     // `degrees`: indices of those that gangs may have, rising; not empty.
-    ArrangeMoves(ArrangeState& state, std::vector<std::size_t> degrees, FastRandom& random);
+    ArrangeMoves(ArrangeState& state,
+                 std::vector<std::size_t> degrees,
+                 double most_gang_seconds,
+                 FastRandom& random);
 
     // Draws a move. True where it stands: then value() is the judgement after it, at most `most`.
     bool try_one(double most);
@@ -42,6 +45,7 @@ private:
     std::vector<std::int32_t>& pool_;
     Pool& pool_load_;
     std::vector<std::size_t> degrees_;
+    double most_gang_seconds_;
     FastRandom& random_;
     double value_ = 0;
 };

@@ -16,6 +16,10 @@ constexpr double kNear = 1.05;
 constexpr double kNotNear = 1.1;
 constexpr std::size_t kManyPieces = 20;
 
+// So far over the bound, it was a poor guide.
+constexpr double kFarOff = 1.05;
+constexpr double kHardlyShorter = 1 - 1e-6;
+
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
 constexpr std::int64_t kLevelMovesFast = 5;
 constexpr std::int64_t kLevelMovesUneven = 12;  // in a hurry, where pieces differ more than this:
@@ -45,14 +49,25 @@ Draft levelled(Draft pieces, Effort effort, double bound_seconds) {
     return best.taken();
 }
 
-}  // namespace
-
-Plan search(const Problem& problem, const SearchBudget& budget, double bound_seconds) {
-    const MicroCosts costs(problem);
-    return predicted(problem, search_whole(problem, costs, budget, bound_seconds).steps());
+// The bound guides a search: gangs are outlined for it. A giant that is too long for any plan so
+// short on its cheapest degree may still end up there, since wider ones cost more rank-seconds than
+// a move may; nothing can then be shorter than that gang. So far over the bound a second search is
+// guided by what lies half-way, and may not give a gang a degree on which it takes all of the time.
+Plan search_twice(const Problem& problem,
+                  const MicroCosts& costs,
+                  const SearchBudget& budget,
+                  double bound_seconds) {
+    Plan plan = predicted(problem, search_whole(problem, costs, budget, bound_seconds).steps());
+    const double reached = plan.makespan_seconds - problem.cost->per_iteration_seconds();
+    if (reached <= kFarOff * bound_seconds) {
+        return plan;
+    }
+    SearchBudget limited = budget;
+    limited.most_gang_seconds = kHardlyShorter * reached;
+    const double half_way = (bound_seconds + reached) / 2;
+    Plan second = predicted(problem, search_whole(problem, costs, limited, half_way).steps());
+    return second.makespan_seconds < plan.makespan_seconds ? second : plan;
 }
-
-namespace {
 
 Plan search_pieces(const Problem& problem,
                    const MicroCosts& costs,
@@ -60,8 +75,7 @@ Plan search_pieces(const Problem& problem,
                    Effort effort,
                    double bound_seconds) {
     if (pieces.size() < 2) {
-        const SearchBudget budget = budget_of(effort, problem, 1);
-        return predicted(problem, search_whole(problem, costs, budget, bound_seconds).steps());
+        return search_twice(problem, costs, budget_of(effort, problem, 1), bound_seconds);
     }
     const double share = std::min(0.99, 2.0 / static_cast<double>(pieces.size()));
     Draft draft(problem, costs);
@@ -74,6 +88,10 @@ Plan search_pieces(const Problem& problem,
 }
 
 }  // namespace
+
+Plan search(const Problem& problem, const SearchBudget& budget, double bound_seconds) {
+    return search_twice(problem, MicroCosts(problem), budget, bound_seconds);
+}
 
 // Pieces so wide that giants can be quick take long to search, so that is always done in a hurry.
 // Who is in a hurry begins with what takes less and is content near the bound.

@@ -47,6 +47,8 @@ struct SearchBudget {
     bool gangs_also_stay = true;  // a second annealing of what an arrangement gave, without gangs
     std::int64_t arrange_moves_a_sequence = 200;
     std::int64_t least_arrange_moves = 350;
+    // An arrangement gives no gang a degree on which it lasts longer.
+    double most_gang_seconds = std::numeric_limits<double>::infinity();
     // Of the moves of an arrangement, at nodes and ranks.
     std::int64_t most_arrange_looks = std::numeric_limits<std::int64_t>::max();
     std::size_t kept = 4;             // drafts of each family that are improved a little

@@ -267,7 +267,8 @@ private:
                                            {.moves = moves_here,
                                             .seed = ++seed_,
                                             .nested_degrees = is_nested,
-                                            .fits_gangs = start.fits_gangs});
+                                            .fits_gangs = start.fits_gangs,
+                                            .most_gang_seconds = budget_.most_gang_seconds});
         std::vector<Candidate> kept;
         for (const Habits& habits : drawings(better)) {
             Draft draft = constructor_.construct(better, better.seconds, habits);
