@@ -133,9 +133,20 @@ bool ArrangeMoves::try_degree(double most) {
     return false;
 }
 
+// Behind the gangs that need every rank.
 bool ArrangeMoves::fits_one_rank(std::int32_t sequence) const {
     const Load load = state_.load_of_sequence(sequence);
-    return load.tokens <= costs_.most_tokens(0) && costs_.seconds(0, load) <= state_.target();
+    if (load.tokens > costs_.most_tokens(0)) {
+        return false;
+    }
+    double left = state_.target() - costs_.seconds(0, load);
+    for (std::size_t i = 0; i < gangs_.size() && left >= 0; ++i) {
+        const ArrangeState::Member& gang = gangs_[i];
+        if (!gang.is_gone && costs_.degree(gang.degree_index) == state_.num_ranks()) {
+            left -= gang.seconds;
+        }
+    }
+    return left >= 0;
 }
 
 // A sequence of a gang leaves, one of the pool joins, or both.

@@ -37,6 +37,7 @@ public:
     Pool& pool_load() { return pool_load_; }
 
     const MicroCosts& costs() const { return costs_; }
+    int num_ranks() const { return problem_.topology.ranks; }
     Load load_of_sequence(std::int32_t sequence) const {
         return load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
     }

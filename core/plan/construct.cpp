@@ -48,6 +48,18 @@ bool Constructor::is_nested(std::size_t degree_index) const {
     return node % degree == 0 || degree % node == 0;
 }
 
+double Constructor::everybody_seconds(const Gang& gang) const {
+    return costs_.degree(gang.degree_index) == problem_.topology.ranks ? gang.seconds : 0;
+}
+
+double Constructor::left_by_everybody(const std::vector<Gang>& gangs, double target_seconds) const {
+    double left = target_seconds;
+    for (const Gang& gang : gangs) {
+        left -= everybody_seconds(gang);
+    }
+    return left;
+}
+
 // The degree whose ranks lose least, wasted time included. Where no degree is fast enough, the
 // fastest.
 Constructor::Choice Constructor::best_new_gang(const Load& load,
@@ -76,24 +88,25 @@ Constructor::Choice Constructor::best_new_gang(const Load& load,
 }
 
 // Long sequences, longest first: each joins the gang or opens the gang that costs least
-// rank-seconds. The others are handed back.
+// rank-seconds. The others are handed back. All are behind the gangs that need every rank.
 std::vector<Gang> Constructor::gangs(double target_seconds,
                                      const Habits& habits,
                                      std::vector<std::int32_t>& short_ones) const {
     std::vector<Gang> made;
+    double left = target_seconds;
     for (const std::int32_t sequence : longest_first_) {
         const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
-        if (is_solo(load, target_seconds, habits)) {
+        if (is_solo(load, left, habits)) {
             short_ones.push_back(sequence);
             continue;
         }
-        const Choice alone = best_new_gang(load, target_seconds, habits);
+        const Choice alone = best_new_gang(load, left, habits);
         double least = alone.charge;
         Gang* chosen = nullptr;
         for (Gang& gang : made) {
             const double seconds = costs_.seconds(gang.degree_index, gang.load + load);
             const double charge = (seconds - gang.seconds) * costs_.degree(gang.degree_index);
-            if (seconds <= target_seconds && charge < least) {
+            if (seconds <= left + everybody_seconds(gang) && charge < least) {
                 least = charge;
                 chosen = &gang;
             }
@@ -103,9 +116,11 @@ std::vector<Gang> Constructor::gangs(double target_seconds,
                 {.degree_index = alone.degree_index, .sequences = {}, .load = {}, .seconds = 0});
             chosen = &made.back();
         }
+        left += everybody_seconds(*chosen);
         chosen->sequences.push_back(sequence);
         chosen->load += load;
         chosen->seconds = costs_.seconds(chosen->degree_index, chosen->load);
+        left -= everybody_seconds(*chosen);
     }
     return made;
 }
@@ -115,6 +130,7 @@ std::vector<Gang> Constructor::gangs(double target_seconds,
 void Constructor::fill_gangs(std::vector<Gang>& gangs,
                              std::vector<std::int32_t>& short_ones,
                              double target_seconds) const {
+    double left_seconds = left_by_everybody(gangs, target_seconds);
     std::vector<std::int32_t> left;
     for (const std::int32_t sequence : short_ones) {
         const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
@@ -131,7 +147,7 @@ void Constructor::fill_gangs(std::vector<Gang>& gangs,
                 continue;
             }
             const double seconds = costs_.seconds(gang.degree_index, gang.load + load);
-            if (seconds <= target_seconds &&
+            if (seconds <= left_seconds + everybody_seconds(gang) &&
                 (seconds - gang.seconds) * costs_.degree(gang.degree_index) < price) {
                 tightest = &gang;
                 least_room = room;
@@ -141,9 +157,11 @@ void Constructor::fill_gangs(std::vector<Gang>& gangs,
             left.push_back(sequence);
             continue;
         }
+        left_seconds += everybody_seconds(*tightest);
         tightest->sequences.push_back(sequence);
         tightest->load += load;
         tightest->seconds = costs_.seconds(tightest->degree_index, tightest->load);
+        left_seconds -= everybody_seconds(*tightest);
     }
     short_ones = std::move(left);
 }
@@ -330,8 +348,11 @@ Arrangement Constructor::outline(double target_seconds, const Habits& habits) co
     Arrangement made;
     made.gangs = gangs(target_seconds, habits, made.short_ones);
     if (habits.filling == Filling::kFullest) {
+        double left = left_by_everybody(made.gangs, target_seconds);
         for (Gang& gang : made.gangs) {
-            fill_up(problem_, costs_, target_seconds, gang, made.short_ones);
+            left += everybody_seconds(gang);
+            fill_up(problem_, costs_, left, gang, made.short_ones);
+            left -= everybody_seconds(gang);
         }
     } else if (habits.fill_gangs && !made.short_ones.empty()) {
         fill_gangs(made.gangs, made.short_ones, target_seconds);

@@ -61,6 +61,9 @@ private:
 
     bool is_before(std::int32_t a, std::int32_t b) const;  // longer
     bool is_solo(const Load& load, double target_seconds, const Habits& habits) const;
+    // Of a gang of all ranks, whose time none has for anything else; of others 0.
+    double everybody_seconds(const Gang& gang) const;
+    double left_by_everybody(const std::vector<Gang>& gangs, double target_seconds) const;
     std::vector<Gang> gangs(double target_seconds,
                             const Habits& habits,
                             std::vector<std::int32_t>& short_ones) const;

@@ -66,4 +66,14 @@ TEST_CASE("far from the bound no gang may again take all of the time", "[unit][p
     CHECK(plan.makespan_seconds < 1.07 * plan.lower_bound_seconds);
 }
 
+// 196,608 tokens take all ranks for two thirds of the time, and one rank cannot do in the rest what
+// it could do in all of it, with recomputation. Outlined without the giant's time the plan is 24 %
+// over the bound, outlined with it but arranged without 17 %, and 13 % where both know of it.
+TEST_CASE("what goes to single ranks goes behind the gangs of all ranks", "[unit][plan]") {
+    plan::Problem problem = problem_of_batch("wikipedia", 196'608, 64, 512, 65);
+    problem.may_recompute = true;
+    const plan::Plan plan = planned(problem, plan::Effort::kFast);
+    CHECK(plan.makespan_seconds < 1.15 * plan.lower_bound_seconds);
+}
+
 }  // namespace dcp
