@@ -16,8 +16,10 @@ constexpr double kNear = 1.05;
 constexpr double kNotNear = 1.1;
 constexpr std::size_t kManyPieces = 20;
 
-// So far over the bound, it was a poor guide.
+// So far over the bound, it was a poor guide. Fewer sequences are searched in so many ways already
+// that a second time would gain nothing.
 constexpr double kFarOff = 1.05;
+constexpr std::size_t kFewestTwice = 64;
 constexpr double kHardlyShorter = 1 - 1e-6;
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
@@ -59,7 +61,7 @@ Plan search_twice(const Problem& problem,
                   double bound_seconds) {
     Plan plan = predicted(problem, search_whole(problem, costs, budget, bound_seconds).steps());
     const double reached = plan.makespan_seconds - problem.cost->per_iteration_seconds();
-    if (reached <= kFarOff * bound_seconds) {
+    if (reached <= kFarOff * bound_seconds || problem.sequences.size() < kFewestTwice) {
         return plan;
     }
     SearchBudget limited = budget;
