@@ -52,14 +52,6 @@ double Constructor::everybody_seconds(const Gang& gang) const {
     return costs_.degree(gang.degree_index) == problem_.topology.ranks ? gang.seconds : 0;
 }
 
-double Constructor::left_by_everybody(const std::vector<Gang>& gangs, double target_seconds) const {
-    double left = target_seconds;
-    for (const Gang& gang : gangs) {
-        left -= everybody_seconds(gang);
-    }
-    return left;
-}
-
 // The degree whose ranks lose least, wasted time included. Where no degree is fast enough, the
 // fastest.
 Constructor::Choice Constructor::best_new_gang(const Load& load,
@@ -130,7 +122,10 @@ std::vector<Gang> Constructor::gangs(double target_seconds,
 void Constructor::fill_gangs(std::vector<Gang>& gangs,
                              std::vector<std::int32_t>& short_ones,
                              double target_seconds) const {
-    double left_seconds = left_by_everybody(gangs, target_seconds);
+    double left_seconds = target_seconds;
+    for (const Gang& gang : gangs) {
+        left_seconds -= everybody_seconds(gang);
+    }
     std::vector<std::int32_t> left;
     for (const std::int32_t sequence : short_ones) {
         const Load load = load_of(problem_.sequences[static_cast<std::size_t>(sequence)]);
@@ -348,11 +343,8 @@ Arrangement Constructor::outline(double target_seconds, const Habits& habits) co
     Arrangement made;
     made.gangs = gangs(target_seconds, habits, made.short_ones);
     if (habits.filling == Filling::kFullest) {
-        double left = left_by_everybody(made.gangs, target_seconds);
         for (Gang& gang : made.gangs) {
-            left += everybody_seconds(gang);
-            fill_up(problem_, costs_, left, gang, made.short_ones);
-            left -= everybody_seconds(gang);
+            fill_up(problem_, costs_, target_seconds, gang, made.short_ones);
         }
     } else if (habits.fill_gangs && !made.short_ones.empty()) {
         fill_gangs(made.gangs, made.short_ones, target_seconds);

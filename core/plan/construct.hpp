@@ -63,7 +63,6 @@ private:
     bool is_solo(const Load& load, double target_seconds, const Habits& habits) const;
     // Of a gang of all ranks, whose time none has for anything else; of others 0.
     double everybody_seconds(const Gang& gang) const;
-    double left_by_everybody(const std::vector<Gang>& gangs, double target_seconds) const;
     std::vector<Gang> gangs(double target_seconds,
                             const Habits& habits,
                             std::vector<std::int32_t>& short_ones) const;

@@ -16,10 +16,8 @@ constexpr double kNear = 1.05;
 constexpr double kNotNear = 1.1;
 constexpr std::size_t kManyPieces = 20;
 
-// So far over the bound, it was a poor guide. Fewer sequences are searched in so many ways already
-// that a second time would gain nothing.
-constexpr double kFarOff = 1.05;
-constexpr std::size_t kFewestTwice = 64;
+constexpr double kFarOff = 1.05;          // so far over the bound, it was a poor guide
+constexpr std::size_t kFewestTwice = 64;  // fewer sequences are searched in many ways already
 constexpr double kHardlyShorter = 1 - 1e-6;
 
 // Moves for the whole cluster once its pieces are planned: they level the pieces.
