@@ -1,6 +1,7 @@
 #include "core/plan/arrange.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/plan/arrange_moves.hpp"
@@ -59,6 +60,7 @@ public:
 
 private:
     static constexpr double kFirstTarget = 1.01;  // over the bound
+    static constexpr double kAnything = std::numeric_limits<double>::infinity();
     static constexpr double kHot = 0.5;
     static constexpr std::int64_t kRounds = 12;
     static constexpr std::int64_t kFewMoves = 3000;
@@ -85,7 +87,7 @@ private:
     }
 
     void anneal() {
-        double value = state_.judge();
+        double value = state_.judge(kAnything);
         const std::int64_t patience = std::max<std::int64_t>(1, most_moves_ / kRounds);
         std::int64_t last_change = 0;  // of the target
         for (std::int64_t move = 0; move < most_moves_ && !is_done_; ++move) {
@@ -98,7 +100,7 @@ private:
                 // Too much was asked for: something between that and what was reached.
                 step_ /= 2;
                 set_target();
-                value = state_.judge();
+                value = state_.judge(kAnything);
                 last_change = move;
             }
             if (!moves_.try_one(value + allowance)) {
@@ -109,7 +111,7 @@ private:
                 reached_ = std::min(reached_, state_.least_time());
                 save();
                 lower_target();
-                value = state_.judge();
+                value = state_.judge(kAnything);
                 last_change = move;
             }
         }

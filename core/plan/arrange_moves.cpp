@@ -61,7 +61,7 @@ bool ArrangeMoves::try_one(double most) {
 }
 
 bool ArrangeMoves::keep(double most) {
-    value_ = state_.judge();
+    value_ = state_.judge(most);
     if (value_ > most) {
         return false;
     }
@@ -299,12 +299,14 @@ bool ArrangeMoves::try_closing(double most) {
         return false;
     }
     ArrangeState::Member& gang = gangs_[i];
-    for (const std::int32_t sequence : gang.sequences) {
-        if (!fits_one_rank(sequence)) {
-            return false;
-        }
-    }
     gang.is_gone = true;
+    const bool all_fit =
+        std::all_of(gang.sequences.begin(), gang.sequences.end(),
+                    [&](std::int32_t sequence) { return fits_one_rank(sequence); });
+    if (!all_fit) {
+        gang.is_gone = false;
+        return false;
+    }
     const Pool load_before = pool_load_;
     for (const std::int32_t sequence : gang.sequences) {
         pool_load_.add(state_.load_of_sequence(sequence));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace dcp::plan {
@@ -16,6 +17,7 @@ constexpr int kRoughHalvings = 6;
 constexpr int kFineHalvings = 20;
 constexpr double kNearSeconds = 0.2;
 constexpr double kNearSquares = 0.02;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSpreadUse = 0.6;  // of what lengths differ, what dealing them out can use
 
 }  // namespace
@@ -131,8 +133,9 @@ void ArrangeState::sort_order() {
     }
 }
 
-// Places gangs from the first that is not as it was when places were last kept.
-void ArrangeState::place_all() {
+// Places gangs from the first that is not as it was when places were last kept. False, and not all
+// placed, as soon as one alone is late by more rank-seconds than that.
+bool ArrangeState::place_all(double most_late) {
     sort_order();
     trial_.clear();
     for (const std::size_t i : order_) {
@@ -153,9 +156,14 @@ void ArrangeState::place_all() {
     trial_states_.resize(std::max(trial_states_.size(), trial_.size() + 1));
     for (std::size_t i = num_same_; i < trial_.size(); ++i) {
         const Placed& gang = trial_[i];
-        placer_.place(costs_.degree(gang.degree_index), gang.choice, gang.seconds);
+        const int degree = costs_.degree(gang.degree_index);
+        const double end = placer_.place(degree, gang.choice, gang.seconds);
+        if (degree * (end - target_) > most_late) {
+            return false;
+        }
         trial_states_[i + 1] = placer_.state();
     }
+    return true;
 }
 
 void ArrangeState::keep_places() {
@@ -184,8 +192,10 @@ double ArrangeState::missing_within(double makespan) const {
     return most;
 }
 
-double ArrangeState::judge() {
-    place_all();
+double ArrangeState::judge(double most) {
+    if (!place_all(most)) {
+        return kInfinity;
+    }
     double over = 0;
     for (const double ready : placer_.ready()) {
         over += std::max(0.0, ready - target_);
@@ -194,7 +204,7 @@ double ArrangeState::judge() {
 }
 
 double ArrangeState::least_time() {
-    place_all();
+    place_all(kInfinity);
     keep_places();
     double low = *std::max_element(placer_.ready().begin(), placer_.ready().end());
     make_rooms(std::max(low, bound_));

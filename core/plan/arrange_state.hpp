@@ -52,9 +52,11 @@ public:
     const Ending& ending() const { return placer_.ending(); }
     void set_ending(const Ending& ending);
 
-    // Rank-seconds that are missing for all to be done by the target time.
-    double judge();
-    // Gangs that stay as they were at the last judge() are not placed again by the next.
+    // Rank-seconds that are missing for all to be done by the target time; any larger number where
+    // they are more than `most`.
+    double judge(double most);
+    // Gangs that stay as they were at the last judge(), which was within its limit, are not placed
+    // again by the next.
     void keep_places();
     // Least time in which the short sequences find room behind what the gangs do.
     double least_time();
@@ -75,7 +77,7 @@ private:
 
     double spread_of_lengths() const;
     void sort_order();
-    void place_all();
+    bool place_all(double most_late);
     double missing_within(double makespan) const;
     void make_rooms(double seconds);
     double squares_a_token() const;

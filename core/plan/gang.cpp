@@ -23,6 +23,7 @@ Placer::Placer(const Topology& topology, const std::vector<double>& ready)
         begins_.push_back(
             static_cast<std::size_t>(std::min(node * topology.ranks_per_node, topology.ranks)));
     }
+    spent_.resize(ready.size());
     node_order_.resize(begins_.size() - 1);
     best_.resize(node_order_.size());
     is_stale_.resize(node_order_.size(), true);
@@ -197,6 +198,14 @@ void Placer::across_nodes(int degree, int choice) {
     group_.insert(group_.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(rest));
 }
 
+double Placer::spent(int world_rank) {
+    Spent& known = spent_[static_cast<std::size_t>(world_rank)];
+    if (const double since = ready(world_rank); since != known.ready) {
+        known = {.ready = since, .seconds = since + ending_.lost(ending_.seconds - since)};
+    }
+    return known.seconds;
+}
+
 bool Placer::fit_inside_a_node(int degree, double seconds) {
     const auto count = static_cast<std::size_t>(degree);
     const bool is_even = topology_.speeds.empty();
@@ -215,25 +224,27 @@ bool Placer::fit_inside_a_node(int degree, double seconds) {
             alike = first;
             end = own.size();  // whichever ranks
         }
-        spent_.clear();
-        for (const int rank : own) {
-            spent_.push_back(spent(rank));
-        }
         double sum = 0;
         for (std::size_t i = end - count; i + 1 < end; ++i) {
-            sum += spent_[i];
+            sum += spent(own[i]);
         }
         for (; end <= own.size(); ++end) {
             const double start = ready(own[end - 1]);
             const double taken =
                 is_even ? seconds : slowed(own.subspan(end - count, count), seconds);
-            sum += spent_[end - 1];
             const double room = ending_.seconds - start - taken;
-            const double charge = degree * (start + ending_.lost(room)) - sum - kLater * start;
-            sum -= spent_[end - count];
-            if (room < 0) {
+            if (is_even && room < 0) {
+                break;  // later ones start later still
+            }
+            sum += spent(own[end - 1]);
+            const double spent_here = sum;
+            sum -= spent(own[end - count]);
+            // What is lost is not asked for where even nothing would be too much.
+            if (room < 0 || degree * start - spent_here - kLater * start > best.charge) {
                 continue;
             }
+            const double charge =
+                degree * (start + ending_.lost(room)) - spent_here - kLater * start;
             best = std::min(
                 best, Window{.charge = charge, .room = own.size() - end, .node = node, .end = end});
         }

@@ -51,7 +51,10 @@ public:
     Placer(const Topology& topology, const std::vector<double>& ready);
 
     void clear();  // every rank is ready at 0 again
-    void set_ending(const Ending& ending) { ending_ = ending; }
+    void set_ending(const Ending& ending) {
+        ending_ = ending;
+        spent_.assign(spent_.size(), {});
+    }
     const Ending& ending() const { return ending_; }
 
     // Which ranks (sorted), when a micro-batch takes `seconds` on ranks of speed 1. Inside a node
@@ -114,9 +117,7 @@ private:
     void across_nodes(int degree, int choice);
     // When a rank is ready, and what it would lose if it then did nothing but single-rank
     // micro-batches: with a gang there, neither counts.
-    double spent(int world_rank) const {
-        return ready(world_rank) + ending_.lost(ending_.seconds - ready(world_rank));
-    }
+    double spent(int world_rank);
     // False where no ranks finish in time.
     bool fit_inside_a_node(int degree, double seconds);
     bool fit_across_nodes(int degree, double seconds);
@@ -127,7 +128,11 @@ private:
     std::vector<std::size_t> begins_;  // ranks of node n in state_: [begins_[n], begins_[n + 1])
     std::vector<std::size_t> node_order_;
     std::vector<Window> windows_;
-    std::vector<double> spent_;
+    struct Spent {  // of a rank, while it is ready then
+        double ready = -1;
+        double seconds = 0;
+    };
+    std::vector<Spent> spent_;
     std::vector<int> group_;
     // Gangs of one degree are placed one after the other: the best window of every node for the
     // degree asked for last, kept as long as its ranks are ready when they were. 0: none.

@@ -130,7 +130,8 @@ SearchBudget background_budget(const Problem& problem, double share) {
         // What takes time without making plans shorter there.
         budget.most_thrifty_packs = 1;
         if (num_sequences < 2 * kSomeSequences) {
-            budget.final_moves_a_sequence = 1000;
+            budget.arrange_moves_a_sequence /= 2;
+            budget.final_moves_a_sequence = 600;
         }
     }
     add_brief_arrangements(num_sequences < kSomeSequences ? 4 : 1, budget);
